@@ -1,0 +1,40 @@
+"""Temper: PyTorch models made fast on a single Tenstorrent chip, real or virtual."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from temper._version import __version__
+
+# Public names and the modules they live in; resolved on first use so that light commands such
+# as `temper doctor` never import torch.
+_PUBLIC = {
+    "TemperError": "temper.errors",
+    "apply_weight_dtype_overrides": "temper.frontend.weight_overrides",
+    "bench": "temper.tuning.bench",
+    "compile": "temper.frontend.compiled",
+    "dump_weight_names": "temper.frontend.weight_overrides",
+    "formats": "",
+    "profile": "temper.profiler.session",
+    "remove_weight_dtype_overrides": "temper.frontend.weight_overrides",
+    "set_custom_compile_options": "temper.options",
+    "signpost": "temper.profiler.session",
+    "stats": "temper.frontend.compiled",
+    "warmup": "temper.frontend.compiled",
+}
+
+__all__ = ["__version__", *sorted(_PUBLIC)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"temper has no attribute {name!r}; it has {', '.join(__all__)}")
+    module = _PUBLIC[name]
+    if not module:
+        return importlib.import_module(f"temper.{name}")
+    return getattr(importlib.import_module(module), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,104 @@
+"""The ``temper`` command: each subcommand is one file, imported only when it runs."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+
+import click
+
+from temper._version import __version__
+from temper.errors import TemperError
+
+# name -> (module with a click command called `command`, one line for --help)
+COMMANDS = {
+    "bench": ("temper.cli.bench", "Measure a model honestly: warm-up, trials, interval, bytes."),
+    "calibrate": ("temper.cli.calibrate", "Fit the cost model to measured op times, or check it."),
+    "chip": ("temper.cli.chip", "Show a board's numbers and where they come from."),
+    "diff": ("temper.cli.diff", "Compare two profiles op by op."),
+    "doctor": ("temper.cli.doctor", "Check host, driver, card and environment."),
+    "etl": ("temper.cli.etl", "Run feature-preprocessing pipelines over files."),
+    "explain": ("temper.cli.explain", "Climb the ladder of settings and say what each rung does."),
+    "fit": ("temper.cli.fit", "The largest batch that fits, and what stops the next."),
+    "memory": ("temper.cli.memory", "Draw SRAM and DRAM over a compiled program."),
+    "monitor": ("temper.cli.monitor", "Watch temperature, power, clocks and link of the cards."),
+    "options": ("temper.cli.options", "List every compile option."),
+    "passes": ("temper.cli.passes", "Show what each compiler pass did to a model."),
+    "profile": ("temper.cli.profile", "Profile any command and write one run folder."),
+    "report": ("temper.cli.report", "Report a run folder or a profiler CSV."),
+    "run": ("temper.cli.run", "Run a script written for the card on the virtual chip."),
+    "tune": ("temper.cli.tune", "Search for the fastest setting under an accuracy floor."),
+    "weights": ("temper.cli.weights", "Write, explain and check weight-format overrides."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that lists its commands without importing them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(COMMANDS[cmd_name][0])
+        command: click.Command = module.command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0] if args else ""
+        if name not in COMMANDS and not name.startswith("-"):
+            import difflib  # noqa: PLC0415 - only on a mistake
+
+            near = difflib.get_close_matches(name, COMMANDS, n=2)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"no command {name!r}.{hint} 'temper --help' lists all.")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, COMMANDS[name][1]) for name in sorted(COMMANDS)])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Examples: 'temper chip n150', 'temper explain model.py:make', "
+    "'temper profile \"python script.py\"'. Shell completion: "
+    "eval \"$(_TEMPER_COMPLETE=bash_source temper)\" (or zsh_source, fish_source).",
+)
+@click.version_option(__version__, prog_name="temper")
+@click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+@click.pass_context
+def temper(ctx: click.Context, debug: bool) -> None:
+    """Make PyTorch models fast on a single Tenstorrent chip, with or without the card."""
+    ctx.obj = {"debug": debug}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point: user errors are printed in one template, exit codes are 0, 1 or 2."""
+    args = sys.argv[1:] if argv is None else argv
+    debug = "--debug" in args or bool(os.environ.get("TEMPER_DEBUG"))
+    try:
+        temper.main(args=args, prog_name="temper", standalone_mode=False)
+    except TemperError as error:
+        if debug:
+            traceback.print_exc()
+        click.echo(f"temper: {error}", err=True)
+        sys.exit(error.exit_code)
+    except click.exceptions.Exit as stop:
+        sys.exit(stop.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("temper: interrupted", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        # The reader of our output went away (head, less); not a fault.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

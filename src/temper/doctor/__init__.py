@@ -1,0 +1,1 @@
+"""Checks of host, driver, card and environment."""

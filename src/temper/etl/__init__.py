@@ -1,0 +1,1 @@
+"""Feature-preprocessing operators and pipelines."""

@@ -1,0 +1,1 @@
+"""Number formats of the chip: quantise, pack, tiles, fidelity, error measures."""

@@ -1,0 +1,1 @@
+"""Run records, capture server, writers, readers, advice and diff."""

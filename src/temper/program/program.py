@@ -1,0 +1,47 @@
+"""The device program: an ordered list of operations over named tensor specs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from temper.program.op import Op
+from temper.program.tensor import TensorSpec
+
+
+@dataclass(frozen=True)
+class Program:
+    """What one compiled graph does on one chip.
+
+    ``weights`` maps value names to parameter paths of the model; their data is kept beside the
+    program. ``const_ops`` run once per version of the weights, ``ops`` at every call.
+    """
+
+    name: str
+    chip: str
+    values: Mapping[str, TensorSpec]
+    ops: tuple[Op, ...]
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    weights: Mapping[str, str] = field(default_factory=dict)
+    const_ops: tuple[Op, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def spec(self, name: str) -> TensorSpec:
+        return self.values[name]
+
+    def input_specs(self, op: Op) -> list[TensorSpec]:
+        return [self.values[name] for name in op.inputs]
+
+    def output_specs(self, op: Op) -> list[TensorSpec]:
+        return [self.values[name] for name in op.outputs]
+
+    def replace(self, **changes: Any) -> Program:
+        return replace(self, **changes)
+
+    def last_use(self) -> dict[str, int]:
+        """Index of the last op that reads each value; outputs live to the end."""
+        last = {name: index for index, op in enumerate(self.ops) for name in op.inputs}
+        last.update(dict.fromkeys(self.outputs, len(self.ops)))
+        return last

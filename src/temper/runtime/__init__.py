@@ -1,0 +1,1 @@
+"""The virtual chip: memory, program cache, queue, trace replay, host kernels."""

@@ -1,0 +1,1 @@
+"""Bench, batch sweep, search, mixed precision, explain, fit."""
