@@ -1,0 +1,8 @@
+// The native module: each .cpp file of this folder binds its kernels here.
+#include <nanobind/nanobind.h>
+
+namespace nb = nanobind;
+
+NB_MODULE(_native, m) {
+    m.doc() = "Raw-buffer kernels of Temper.";
+}
