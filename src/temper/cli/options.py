@@ -1,0 +1,44 @@
+"""``temper options``: every compile option."""
+
+from __future__ import annotations
+
+import click
+
+from temper.cli.output import console, emit_json, json_option, table
+
+
+@click.command(epilog="Examples: 'temper options', 'temper options trace', 'temper options --json'")
+@click.argument("word", default="")
+@json_option
+def command(word: str, as_json: bool) -> None:
+    """List compile options; WORD keeps those whose name or meaning holds it."""
+    from temper.options import OPTIONS, resolve  # noqa: PLC0415
+
+    resolved = resolve()
+    shown = [o for o in OPTIONS if word.lower() in f"{o.name} {o.meaning}".lower()]
+    if as_json:
+        emit_json([
+            {"name": o.name, "aliases": o.aliases, "type": o.kind, "default": o.default,
+             "levels": dict(o.levels), "allowed": o.allowed, "meaning": o.meaning,
+             "origin": o.origin, "environment": o.env, "value": resolved[o.name],
+             "from": resolved.origin(o.name)}
+            for o in shown
+        ])  # fmt: skip
+        return
+    rows = []
+    for o in shown:
+        default = _text(o.default)
+        if o.levels:
+            default += " (" + ", ".join(f"{k}: {_text(v)}" for k, v in o.levels.items()) + ")"
+        meaning = o.meaning + (f" [{o.env}]" if o.env else "")
+        rows.append([o.name, o.allowed if o.kind != "bool" else "bool", default, o.origin, meaning])
+    console().print(table("", ["option", "allowed", "default (level: value)", "from", "meaning"],
+                          rows))
+    console().print(
+        "Strongest first: options={...}, set_custom_compile_options, environment, level, default. "
+        "Dashes and underscores are the same.", style="dim",
+    )  # fmt: skip
+
+
+def _text(value: object) -> str:
+    return "unset" if value in (None, "") else str(value).lower() if value in (True, False) else str(value)
