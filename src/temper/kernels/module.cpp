@@ -3,6 +3,9 @@
 
 namespace nb = nanobind;
 
+void bind_formats(nb::module_ &m);
+
 NB_MODULE(_native, m) {
     m.doc() = "Raw-buffer kernels of Temper.";
+    bind_formats(m);
 }
