@@ -3,9 +3,11 @@
 
 namespace nb = nanobind;
 
+void bind_etl(nb::module_ &m);
 void bind_formats(nb::module_ &m);
 
 NB_MODULE(_native, m) {
     m.doc() = "Raw-buffer kernels of Temper.";
+    bind_etl(m);
     bind_formats(m);
 }
