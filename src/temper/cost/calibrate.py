@@ -1,0 +1,205 @@
+"""Calibration: fit all families to rows, judge the fit on sources left out, write the constants."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from temper.cost import fit
+from temper.cost.constants import FORMAT, SEPARATOR
+from temper.cost.families import POWER, physics
+from temper.cost.records import Physics
+from temper.cost.rows import Row
+from temper.cost.work import Work
+from temper.errors import TemperError
+
+Trees = dict[str, fit.Tree]  # arch -> tree
+# A node has its own band from this many held-out rows on.
+BAND_ROWS = 30
+# Held-out residuals show what unseen sources do; a band slightly wider than their 10-90% range
+# allows for sources that differ more than ours do among themselves.
+BAND_QUANTILES = (0.09, 0.91)
+BAND_FLOOR = 0.03  # log; repeats alone spread this far
+
+
+@dataclass(frozen=True)
+class FittedFamily:
+    """One family: its terms, trees, and held-out log residuals (measured over predicted)."""
+
+    name: str
+    power: float
+    serial: tuple[str, ...]
+    overlap: tuple[str, ...]
+    trees: Trees
+    rows: Sequence[Row]
+    variants: Sequence[tuple[str, ...]]
+    held_out: fit.Array
+    in_fit: fit.Array
+
+
+def fit_family(name: str, rows: Sequence[Row], *, cross_validate: bool = True) -> FittedFamily:
+    terms = [physics(Work(r.op, r.inputs, r.outputs, r.chip, r.context)) for r in rows]
+    return fit_terms(name, rows, terms, cross_validate=cross_validate)
+
+
+def fit_terms(
+    name: str, rows: Sequence[Row], terms: Sequence[Physics], *, cross_validate: bool
+) -> FittedFamily:
+    power = POWER.get(name, POWER["other"])
+    serial = tuple(sorted({n for p in terms for n in p.serial}))
+    overlap = tuple(sorted({n for p in terms for n in p.overlap}))
+    table = fit.table(
+        terms, serial, overlap, [r.kernel_ns for r in rows], [r.weight for r in rows]
+    )
+    arch = np.array([r.chip.arch for r in rows])
+    source = np.array([r.source for r in rows])
+
+    def trees(chosen: fit.Array) -> Trees:
+        made: Trees = {}
+        base: fit.Tree | None = None
+        for name_ in fit.ARCHES:
+            index = np.flatnonzero(chosen & (arch == name_))
+            base = fit.fit_tree(table.pick(index), power, base)
+            made[name_] = base
+        return made
+
+    def predict(made: Trees, index: fit.Array) -> fit.Array:
+        out = np.zeros(len(index))
+        for name_ in fit.ARCHES:
+            part = np.flatnonzero(arch[index] == name_)
+            if len(part):
+                out[part] = fit.predict(made[name_], table.pick(index[part]), power)
+        return out
+
+    everything = np.arange(len(rows))
+    whole = trees(np.ones(len(rows), dtype=bool))
+    in_fit = table.log_ns - predict(whole, everything)
+    held_out = in_fit.copy()
+    if cross_validate:
+        for left_out in np.unique(source):
+            index = np.flatnonzero(source == left_out)
+            held_out[index] = table.log_ns[index] - predict(trees(source != left_out), index)
+    return FittedFamily(
+        name, power, serial, overlap, whole, rows, table.variants, held_out, in_fit
+    )
+
+
+def run(
+    rows: Sequence[Row], *, say: Callable[[str], None] = lambda text: None
+) -> list[FittedFamily]:
+    """Fit every family that has rows; the generic fallback is fitted to all of them."""
+    by_family: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        by_family[row.family].append(row)
+    fitted = []
+    for name in sorted(by_family, key=lambda n: -len(by_family[n])):
+        made = fit_family(name, by_family[name])
+        error = np.median(np.abs(np.expm1(-made.held_out))) * 100
+        say(f"{name}: {len(made.rows)} rows, held-out median error {error:.1f}%")
+        fitted.append(made)
+    return fitted
+
+
+def document(fitted: Sequence[FittedFamily], rejected: int) -> dict[str, Any]:
+    """The constants as JSON: date, sources, row counts, errors, factors."""
+    everything = np.concatenate([f.held_out for f in fitted])
+    overall = _band(everything)
+    families = {}
+    for family in fitted:
+        arches = {}
+        for arch, tree in family.trees.items():
+            mask = np.array([r.chip.arch == arch for r in family.rows])
+            arches[arch] = {
+                "rows": int(mask.sum()),
+                "held_out": _errors(family.held_out[mask]) if mask.any() else None,
+                "nodes": _nodes(family, tree, mask, overall),
+            }
+        families[family.name] = {
+            "power": family.power,
+            "serial": list(family.serial),
+            "overlap": list(family.overlap),
+            "arches": arches,
+        }
+    sources = sorted({r.source for f in fitted for r in f.rows})
+    return {
+        "format": FORMAT,
+        "date": datetime.date.today().isoformat(),
+        "rows": len(everything),
+        "rejected": rejected,
+        "sources": sources,
+        "held_out": _errors(everything),
+        "in_fit": _errors(np.concatenate([f.in_fit for f in fitted])),
+        "noise": noise([r for f in fitted for r in f.rows]),
+        "families": families,
+    }
+
+
+def _nodes(
+    family: FittedFamily, tree: fit.Tree, mask: fit.Array, overall: tuple[float, float]
+) -> dict[str, Any]:
+    residuals: dict[tuple[str, ...], list[float]] = defaultdict(list)
+    for i in np.flatnonzero(mask):
+        for depth in range(len(family.variants[i]) + 1):
+            residuals[family.variants[i][:depth]].append(float(family.held_out[i]))
+    nodes = {}
+    for path, node in tree.items():
+        band = overall
+        for depth in range(len(path) + 1):
+            own = residuals.get(path[:depth], [])
+            if len(own) >= (BAND_ROWS if depth else 8):
+                band = _band(np.array(own))
+        nodes[SEPARATOR.join(path)] = {
+            "factors": [float(f"{f:.4g}") for f in np.exp(node.theta)],
+            "rows": node.rows,
+            "band": [round(float(np.exp(band[0])), 3), round(float(np.exp(band[1])), 3)],
+        }
+    return nodes
+
+
+def _band(residuals: fit.Array) -> tuple[float, float]:
+    low, high = np.quantile(residuals, BAND_QUANTILES)
+    return float(min(low, -BAND_FLOOR)), float(max(high, BAND_FLOOR))
+
+
+def _errors(residuals: fit.Array) -> dict[str, float]:
+    ape = np.abs(np.expm1(-residuals)) * 100
+    return {
+        "rows": len(residuals),
+        "median_ape": round(float(np.median(ape)), 2),
+        "p90_ape": round(float(np.quantile(ape, 0.9)), 2),
+        "bias": round(float(np.median(np.expm1(-residuals))) * 100, 2),
+    }
+
+
+def noise(rows: Sequence[Row]) -> dict[str, float]:
+    """Spread of repeated measurements: half-width of p10..p90 over the median, in percent."""
+    spread = np.array([r.spread for r in rows if r.spread is not None])
+    if not len(spread):
+        return {"rows": 0}
+    return {
+        "rows": len(spread),
+        "median": round(float(np.median(spread)) * 100, 2),
+        "p90": round(float(np.quantile(spread, 0.9)) * 100, 2),
+    }
+
+
+def write(path: Path, value: Any) -> None:
+    """Beside, then rename: a failed write leaves the old constants in place."""
+    text = json.dumps(value, indent=None, separators=(",", ":"))
+    # One node a line: a diff of two fits can be read.
+    text = text.replace('"nodes":{', '"nodes":{\n').replace("]},", "]},\n")
+    beside = path.with_suffix(".tmp")
+    try:
+        beside.write_text(text + "\n")
+        json.loads(text)
+        os.replace(beside, path)
+    except OSError as error:
+        raise TemperError(f"cannot write {path}: {error.strerror or error}") from error

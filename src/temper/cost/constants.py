@@ -1,0 +1,102 @@
+"""The fitted constants: read from the package's data, or from a file given by TEMPER_COST_DATA."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from temper.errors import BadFileError
+
+DATA = Path(__file__).parent / "data" / "constants.json"
+FORMAT = 1
+SEPARATOR = "/"
+Variant = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """Factors of the physics terms for one kernel variant."""
+
+    serial: tuple[float, ...]
+    overlap: tuple[float, ...]
+    rows: int  # measured rows of this arch behind the factors; 0: carried over from another arch
+    low: float  # band as factors of the predicted time
+    high: float
+
+
+@dataclass(frozen=True)
+class Family:
+    """One family on one architecture."""
+
+    power: float
+    serial: tuple[str, ...]
+    overlap: tuple[str, ...]
+    nodes: Mapping[Variant, Factors]
+    found: dict[Variant, Factors] = field(default_factory=dict)
+
+    def lookup(self, variant: Variant) -> Factors:
+        """Factors of the finest node known for a variant."""
+        hit = self.found.get(variant)
+        if hit is None:
+            path = variant
+            while path not in self.nodes:
+                path = path[:-1]
+            hit = self.found[variant] = self.nodes[path]
+        return hit
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Everything a fit leaves behind."""
+
+    families: Mapping[tuple[str, str], Family]  # (family, arch)
+    meta: Mapping[str, Any]
+
+    def family(self, name: str, arch: str) -> Family:
+        found = self.families.get((name, arch))
+        return found if found is not None else self.families["other", arch]
+
+
+def load_file(path: Path) -> Constants:
+    try:
+        raw = json.loads(path.read_text())
+        if raw["format"] != FORMAT:
+            raise BadFileError(f"{path} is in format {raw['format']}, this version reads {FORMAT}")
+        return parse(raw)
+    except OSError as error:
+        raise BadFileError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, KeyError, TypeError, IndexError) as error:
+        raise BadFileError(f"{path} does not hold cost constants: {error!r}") from error
+
+
+def parse(raw: Mapping[str, Any]) -> Constants:
+    families = {}
+    for name, entry in raw["families"].items():
+        serial, overlap = tuple(entry["serial"]), tuple(entry["overlap"])
+        for arch, part in entry["arches"].items():
+            nodes = {}
+            for key, node in part["nodes"].items():
+                values = [float(v) for v in node["factors"]]
+                nodes[tuple(key.split(SEPARATOR)) if key else ()] = Factors(
+                    tuple(values[: len(serial)]),
+                    tuple(values[len(serial) :]),
+                    int(node["rows"]),
+                    float(node["band"][0]),
+                    float(node["band"][1]),
+                )
+            if () not in nodes or any(not math.isfinite(f) for f in nodes[()].serial):
+                raise ValueError(f"family {name} has no usable root")
+            families[name, arch] = Family(float(entry["power"]), serial, overlap, nodes)
+    return Constants(families, {k: v for k, v in raw.items() if k != "families"})
+
+
+@lru_cache(maxsize=1)
+def constants() -> Constants:
+    """The constants in force."""
+    return load_file(Path(os.environ.get("TEMPER_COST_DATA") or DATA))

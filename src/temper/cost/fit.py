@@ -1,0 +1,151 @@
+"""Fitting: factors of the physics terms, by robust regression of log time, from coarse to fine.
+
+A family's kernels form a tree (family, then program variant, memory, format ...). Each node's
+factors start from its parent's, and are pulled back to them, so that a node with three rows says
+little and one with a hundred says much. Architectures are fitted from the best measured to the
+least; a node that the next one lacks is carried over with the same ratio to its parent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from temper.cost.records import Physics
+
+Array = NDArray[np.float64]
+Path = tuple[str, ...]
+Tree = dict[Path, "Node"]
+
+ARCHES = ("blackhole", "wormhole_b0", "grayskull")
+# Log error at which a residual stops counting quadratically; near the noise of repeats.
+NOISE = 0.08
+# How far (log) a factor may lie: root from nominal, child from parent, next arch from the last.
+PULL_ROOT, PULL_CHILD, PULL_ARCH = 1.5, 0.5, 0.7
+MIN_ROWS = 4
+TINY = 1e-3  # ns; keeps logarithms and powers defined
+
+
+@dataclass(frozen=True)
+class Node:
+    """Factors (log) of one kernel variant, and the rows behind them."""
+
+    theta: Array
+    rows: int
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of one family as matrices."""
+
+    serial: Array
+    overlap: Array
+    log_ns: Array
+    weight: Array
+    variants: Sequence[Path]
+
+    def pick(self, index: Array) -> Table:
+        chosen = [self.variants[i] for i in index]
+        return Table(
+            self.serial[index], self.overlap[index], self.log_ns[index], self.weight[index], chosen
+        )
+
+
+def table(
+    physics: Sequence[Physics],
+    serial: Sequence[str],
+    overlap: Sequence[str],
+    kernel_ns: Sequence[float],
+    weight: Sequence[float],
+) -> Table:
+    return Table(
+        np.array([[p.serial.get(n, 0.0) for n in serial] for p in physics]),
+        np.array([[max(p.overlap.get(n, 0.0), TINY) for n in overlap] for p in physics]),
+        np.log(np.array(kernel_ns)),
+        np.array(weight),
+        [p.variant for p in physics],
+    )
+
+
+def log_time(theta: Array, serial: Array, overlap: Array, power: float) -> Array:
+    factors = np.exp(theta)
+    split = serial.shape[1]
+    joined = ((overlap * factors[split:]) ** power).sum(axis=1) ** (1 / power)
+    return np.asarray(np.log(serial @ factors[:split] + joined))
+
+
+def _jacobian(theta: Array, serial: Array, overlap: Array, power: float) -> Array:
+    factors = np.exp(theta)
+    split = serial.shape[1]
+    s = serial * factors[:split]
+    o = (overlap * factors[split:]) ** power
+    total_o = o.sum(axis=1)
+    joined = total_o ** (1 / power)
+    time = s.sum(axis=1) + joined
+    return np.hstack([s / time[:, None], o / total_o[:, None] * (joined / time)[:, None]])
+
+
+def fit_node(rows: Table, start: Array, pull: float, power: float) -> Array:
+    """Factors that fit the rows and stay near the start."""
+    root = np.sqrt(rows.weight) / NOISE
+
+    def residual(theta: Array) -> Array:
+        error = (log_time(theta, rows.serial, rows.overlap, power) - rows.log_ns) * root
+        return np.concatenate([error, (theta - start) / pull])
+
+    def jacobian(theta: Array) -> Array:
+        j = _jacobian(theta, rows.serial, rows.overlap, power) * root[:, None]
+        return np.vstack([j, np.eye(len(theta)) / pull])
+
+    found = least_squares(residual, start, jacobian, loss="soft_l1", max_nfev=60)
+    return np.asarray(found.x)
+
+
+def fit_tree(rows: Table, power: float, base: Tree | None = None) -> Tree:
+    """All nodes of one family on one architecture; ``base`` is the tree of the arch before."""
+    width = rows.serial.shape[1] + rows.overlap.shape[1]
+    groups: dict[Path, list[int]] = {(): list(range(len(rows.variants)))}
+    for i, variant in enumerate(rows.variants):
+        for depth in range(1, len(variant) + 1):
+            groups.setdefault(variant[:depth], []).append(i)
+    tree: Tree = {}
+    for path in sorted({*groups, *(base or {})}, key=len):
+        index = groups.get(path, [])
+        start, pull = np.zeros(width), PULL_ROOT
+        if not path and base:
+            start, pull = base[()].theta, PULL_ARCH
+        elif path:
+            parent = path[:-1]
+            while parent not in tree:
+                parent = parent[:-1]
+            start, pull = tree[parent].theta, PULL_CHILD
+            if base and path in base and path[:-1] in base:
+                start = start + base[path].theta - base[path[:-1]].theta
+        if len(index) >= (MIN_ROWS if path else 1):
+            theta = fit_node(rows.pick(np.array(index)), start, pull, power)
+            tree[path] = Node(theta, len(index))
+        elif base and path in base:
+            tree[path] = Node(start, 0)
+        elif not path:
+            tree[path] = Node(start, 0)
+    return tree
+
+
+def lookup(tree: Mapping[Path, Node], variant: Path) -> tuple[Path, Node]:
+    """The finest node known for a variant."""
+    path = variant
+    while path not in tree:
+        path = path[:-1]
+    return path, tree[path]
+
+
+def predict(tree: Mapping[Path, Node], rows: Table, power: float) -> Array:
+    theta = np.stack([lookup(tree, v)[1].theta for v in rows.variants])
+    factors = np.exp(theta)
+    split = rows.serial.shape[1]
+    joined = ((rows.overlap * factors[:, split:]) ** power).sum(axis=1) ** (1 / power)
+    return np.asarray(np.log((rows.serial * factors[:, :split]).sum(axis=1) + joined))

@@ -1,0 +1,75 @@
+"""Matrix multiplication: compute, unpacking, DRAM, multicast and block overheads by program config."""
+
+from __future__ import annotations
+
+import math
+
+from temper.chips import FIDELITY_PHASES
+from temper.cost.records import Physics
+from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory
+from temper.program.tensor import TILE_BYTES, ceil_div
+
+
+def dims(work: Work) -> tuple[int, int, int, int]:
+    """Batch, and M, K, N in tiles."""
+    a, b = work.inputs[0], work.inputs[1]
+    batch_a, m, k = a.matrix
+    batch_b, kb, n = b.matrix
+    if work.attr("transpose_a"):
+        m, k = k, m
+    if work.attr("transpose_b"):
+        kb, n = n, kb
+    return max(batch_a, 1), ceil_div(m, 32), ceil_div(max(k, kb), 32), ceil_div(n, 32)
+
+
+def physics(work: Work) -> Physics:
+    a, b, y = work.inputs[0], work.inputs[1], work.y
+    batch, mt, kt, nt = dims(work)
+    config = work.attr("config") or {}
+    name = str(config.get("name") or "auto")
+    fidelity = str(work.attr("fidelity") or "HiFi2")
+    phases = FIDELITY_PHASES.get(fidelity, 2)
+    fuse = config.get("fuse_batch", True) not in (False, 0, "0")
+    batch_b = b.matrix[0]
+    m_all = mt * batch if batch_b == 1 else mt
+    outer = 1 if batch_b == 1 else batch
+    passes = 1 if fuse or batch_b != 1 else batch
+    out_tiles = m_all * nt * outer
+    cores = work.cores(out_tiles)
+    pcm, pcn = config.get("per_core_m"), config.get("per_core_n")
+    if pcm and pcn:
+        rounds = max(1.0, out_tiles / (pcm * pcn * cores))
+        share = pcm * pcn * math.ceil(rounds - 1e-9)
+    else:
+        share = math.ceil(out_tiles / cores)
+        pcm = min(m_all, max(1, round(math.sqrt(share * m_all / nt)))) if nt else 1
+        pcn = max(1, math.ceil(share / pcm))
+        rounds = 1.0
+    kb = int(config.get("in0_block_w") or min(kt, 2))
+    macs = share * kt
+    size_a, size_b, size_y = TILE_BYTES[a.format], TILE_BYTES[b.format], TILE_BYTES[y.format]
+    osw = int(config.get("out_subblock_w") or 2)
+    weights = dram_bytes(b) * passes
+    moved = dram_bytes(a) + dram_bytes(y)
+    rate = work.chip.noc_bytes_per_cycle * work.chip.clock_ghz
+    blocks = math.ceil(kt / kb) * max(1.0, rounds) * (passes if passes > 1 else 1)
+    variant = (
+        name,
+        f"{kind_of_memory(a)}-{kind_of_memory(b)}-{kind_of_memory(y)}",
+        f"{SHORT[a.format]}x{SHORT[b.format]}-{fidelity}",
+    )
+    return Physics(
+        "matmul",
+        variant,
+        cores,
+        {**work.launch(), "blocks": 300.0 * blocks},
+        {
+            "compute": work.cycles_ns(macs * 16 * phases),
+            "unpack": work.cycles_ns(macs * (size_b / 64 + size_a / 64 / osw)),
+            "dram_b": weights / work.chip.dram_best_gbps,
+            "dram": work.dram_ns(moved),
+            "noc": kt * (pcm * size_a + pcn * size_b) * rounds / rate,
+            "pack": work.cycles_ns(share * size_y / 16),
+        },
+        size=2.0 * out_tiles * kt * 32768,
+    )

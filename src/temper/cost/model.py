@@ -1,0 +1,108 @@
+"""The cost model's frame: one op or one program in, nanoseconds with a band out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temper.chips import Chip, get
+from temper.cost import host, neighbours
+from temper.cost.constants import Factors, Family, constants
+from temper.cost.families import family_of, physics
+from temper.cost.records import Context, OpCost, Physics, ProgramCost
+from temper.cost.work import Work, dram_bytes
+from temper.program.op import Op
+from temper.program.program import Program
+from temper.program.tensor import TensorSpec
+
+# What limits an op when a term is the largest; other terms are named after their resource.
+_BOUND = {
+    "skew": "launch", "first": "launch", "cores": "launch", "blocks": "noc", "unpack": "compute",
+    "pack": "compute",
+}  # fmt: skip
+# Beyond what was measured on an architecture the band is this much wider (in logarithm).
+_EXTRAPOLATED = 1.5
+
+
+def estimate_op(
+    op: Op,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    chip: Chip,
+    *,
+    traced: bool = False,
+    context: Context | None = None,
+) -> OpCost:
+    """Modelled time of one op. ``context`` tells cores and trace as measured, for rows."""
+    if op.kind == "Host":
+        return _host_op(inputs, outputs, chip)
+    known = context or Context(traced=traced)
+    work = Work(op, inputs, outputs, chip, known)
+    family = family_of(work)
+    terms = physics(work)
+    table = constants().family(terms.family, chip.arch)
+    factors = table.lookup(terms.variant)
+    kernel_ns, bound = join(terms, table, factors)
+    extrapolated = factors.rows == 0 or (family, chip.arch) not in constants().families
+    widen = _EXTRAPOLATED if extrapolated else 1.0
+    moved = sum(map(dram_bytes, inputs)) + sum(map(dram_bytes, outputs))
+    busy = {
+        "compute": min(1.0, terms.overlap.get("compute", 0.0) / kernel_ns),
+        "sfpu": min(1.0, terms.overlap.get("sfpu", 0.0) / kernel_ns),
+        "dram": min(1.0, moved / chip.dram_peak_gbps / kernel_ns),
+        "noc": min(1.0, terms.overlap.get("noc", 0.0) / kernel_ns),
+        "cores": min(1.0, terms.cores / work.available),
+    }
+    return OpCost(
+        kernel_ns,
+        kernel_ns * factors.low**widen,
+        kernel_ns * factors.high**widen,
+        host.gap_ns(chip),
+        bound,
+        terms.cores,
+        busy,
+        neighbours.nearest(chip.arch, terms),
+        extrapolated,
+    )
+
+
+def join(terms: Physics, table: Family, factors: Factors) -> tuple[float, str]:
+    """Time and bound: serial terms add, overlapped terms join by a p-norm."""
+    total = joined = largest = largest_joined = 0.0
+    name = joined_name = "launch"
+    for term, factor in zip(table.serial, factors.serial, strict=True):
+        value = terms.serial.get(term, 0.0) * factor
+        total += value
+        if value > largest:
+            largest, name = value, term
+    power = table.power
+    for term, factor in zip(table.overlap, factors.overlap, strict=True):
+        value = terms.overlap.get(term, 0.0) * factor
+        joined += value**power
+        if value > largest_joined:
+            largest_joined, joined_name = value, term
+    overlapped = joined ** (1 / power)
+    if overlapped > largest:
+        name = joined_name
+    return total + overlapped, _BOUND.get(name, name.split("_")[0])
+
+
+def _host_op(
+    inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], chip: Chip
+) -> OpCost:
+    """An op that runs on the host: operands come down the link, results go up again."""
+    down = sum(host.transfer_ns(chip, spec, to_device=False) for spec in inputs)
+    up = sum(host.transfer_ns(chip, spec, to_device=True) for spec in outputs)
+    time_ns = down + up + host.constants(chip).sync_ns
+    return OpCost(time_ns, time_ns * 0.5, time_ns * 2.0, 0.0, "host", 0, {}, "", True)
+
+
+def estimate(program: Program, *, traced: bool = False, chip: Chip | None = None) -> ProgramCost:
+    """One steady call of a program, and its first call."""
+    board = chip or get(program.chip)
+    ops = tuple(
+        estimate_op(
+            op, program.input_specs(op), program.output_specs(op), board, traced=traced
+        )
+        for op in program.ops
+    )
+    return host.call(program, board, ops, traced=traced)

@@ -1,0 +1,64 @@
+"""Cycles that the vector unit takes for one tile, by function: the start of the fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+# Wormhole / Blackhole cycles a 32x32 tile: public kernel measurements of 2025-2026, +-30%.
+# 0 marks functions that the matrix engine or the packer does on the way.
+_CYCLES: dict[str, tuple[float, float]] = {
+    "add": (0, 0), "sub": (0, 0), "subtract": (0, 0), "mul": (0, 0), "multiply": (0, 0),
+    "relu": (130, 125), "abs": (150, 146), "neg": (150, 146), "identity": (130, 124),
+    "square": (150, 146), "sign": (300, 280), "leaky_relu": (225, 210), "relu6": (300, 280),
+    "relu_max": (300, 280), "relu_min": (300, 280), "clamp": (400, 380), "hardtanh": (400, 380),
+    "exp": (1344, 672), "exp2": (860, 800), "expm1": (1400, 1000), "sigmoid": (2040, 1820),
+    "tanh": (790, 764), "gelu": (3290, 3080), "silu": (1400, 1300), "erf": (2160, 1760),
+    "erfc": (2200, 1800), "erfinv": (3610, 3220), "lgamma": (9510, 7580), "sqrt": (880, 800),
+    "rsqrt": (1010, 950), "reciprocal": (1060, 640), "recip": (1060, 640), "div": (1475, 1200),
+    "divide": (1475, 1200), "rdiv": (1475, 1200), "log": (1344, 1000), "log2": (1400, 1100),
+    "log10": (1400, 1100), "log1p": (1500, 1200), "sin": (870, 850), "cos": (1000, 950),
+    "tan": (1900, 1700), "asin": (1900, 1700), "acos": (1900, 1700), "atan": (1800, 1672),
+    "floor": (540, 476), "ceil": (540, 476), "trunc": (408, 400), "frac": (460, 476),
+    "round": (540, 476), "softplus": (1500, 1400), "mish": (3000, 2700), "elu": (1600, 1000),
+    "selu": (1600, 1000), "celu": (1600, 1000), "hardsigmoid": (400, 350),
+    "hardswish": (500, 450), "softsign": (831, 700), "softshrink": (640, 550),
+    "heaviside": (537, 480), "pow": (3000, 2500), "power": (3000, 2500), "where": (350, 300),
+    "addcmul": (350, 350), "addcdiv": (1600, 1300), "lerp": (400, 350), "atan2": (3500, 3000),
+    "maximum": (350, 300), "minimum": (350, 300), "gt": (350, 300), "lt": (350, 300),
+    "ge": (350, 300), "le": (350, 300), "eq": (350, 300), "ne": (350, 300),
+    "logical_and": (350, 300), "logical_or": (350, 300), "logical_not": (300, 260),
+    "remainder": (1800, 1500), "fmod": (1800, 1500), "digamma": (6000, 5000),
+}  # fmt: skip
+_UNKNOWN = (500.0, 450.0)
+
+# Other names for the same function, in torch, ttnn and profiler files.
+_ALIASES = {
+    "log_sigmoid": "softplus", "logsigmoid": "softplus", "swish": "silu", "hardshrink": "clamp",
+    "clip": "clamp", "rsub": "sub", "bias_gelu": "gelu", "mul_unary_sfpu": "mul",
+    "add_unary_sfpu": "add", "sub_unary_sfpu": "sub", "div_unary_sfpu": "mul", "fill": "identity",
+    "true_divide": "div", "power_iterative": "pow",
+}  # fmt: skip
+
+
+def plain_name(name: str) -> str:
+    """A function's name in lower case, without the profiler's decorations."""
+    low = name.lower().rsplit(":", 1)[-1].strip()
+    return _ALIASES.get(low, low)
+
+
+def cycles(name: str, arch: str) -> float:
+    wormhole, blackhole = _CYCLES.get(plain_name(name), _UNKNOWN)
+    return blackhole if arch == "blackhole" else wormhole
+
+
+def known(name: str) -> bool:
+    return plain_name(name) in _CYCLES
+
+
+def chain_cycles(chain: Sequence[Sequence[Any]], arch: str) -> float:
+    return sum(cycles(str(step[0]), arch) for step in chain)
+
+
+def chain_name(chain: Sequence[Sequence[Any]]) -> str:
+    return "+".join(plain_name(str(step[0])) for step in chain) or "none"

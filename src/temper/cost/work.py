@@ -1,0 +1,112 @@
+"""One op with its tensors and chip, and the rates that every family's physics uses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temper.chips import Chip
+from temper.cost.records import Context
+from temper.program.op import Op
+from temper.program.ops import KINDS
+from temper.program.tensor import TILE_BYTES, TensorSpec
+
+# Time a core needs to issue one request, and its rate for long ones (GB/s): the table of one-core
+# transfer rates by size in tt-metal's data_movement/common.cpp, flat below about 1 KiB.
+ISSUE_NS = {"grayskull": 45.0, "wormhole_b0": 36.7, "blackhole": 41.4}
+ISSUE_SRAM_NS = {"grayskull": 23.0, "wormhole_b0": 18.5, "blackhole": 24.0}
+CORE_GBPS = {"grayskull": 22.0, "wormhole_b0": 28.4, "blackhole": 50.0}
+# Extra spread of kernel starts in a trace replay, measured on pairs of traced and untraced rows.
+TRACED_SKEW_NS = {"grayskull": 500.0, "wormhole_b0": 500.0, "blackhole": 200.0}
+PACKED_BYTES = {name: size for name, size in TILE_BYTES.items()}
+SHORT = {
+    "float32": "f32", "bfloat16": "bf16", "bfloat8_b": "bfp8", "bfloat4_b": "bfp4",
+    "bfloat2_b": "bfp2", "uint32": "u32", "int32": "i32", "uint16": "u16", "uint8": "u8",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a family's physics looks at."""
+
+    op: Op
+    inputs: Sequence[TensorSpec]
+    outputs: Sequence[TensorSpec]
+    chip: Chip
+    context: Context
+
+    @property
+    def available(self) -> int:
+        return self.context.available or self.chip.compute_cores
+
+    @property
+    def x(self) -> TensorSpec:
+        """The first input, or the output of an op that has none."""
+        return self.inputs[0] if self.inputs else self.outputs[0]
+
+    @property
+    def y(self) -> TensorSpec:
+        return self.outputs[0] if self.outputs else self.inputs[0]
+
+    def attr(self, name: str, default: Any = None) -> Any:
+        attrs: Mapping[str, Any] = self.op.attrs
+        if name in attrs:
+            return attrs[name]
+        kind = KINDS.get(self.op.kind)
+        return kind.attrs.get(name, default) if kind else default
+
+    @property
+    def code(self) -> str:
+        """The profiler's op code."""
+        if "code" in self.op.attrs:
+            return str(self.op.attrs["code"])
+        kind = KINDS.get(self.op.kind)
+        return kind.code if kind else self.op.kind
+
+    def cores(self, units: float) -> int:
+        """Cores that run: as told, or where the tensors are sharded, or one a unit of work."""
+        if self.context.cores:
+            return self.context.cores
+        for spec in (*self.outputs[:1], *self.inputs[:1]):
+            if spec.memory.buffer == "sram" and spec.memory.sharded:
+                return max(1, min(spec.memory.cores, self.available))
+        return max(1, min(int(units + 0.999), self.available))
+
+    def launch(self) -> dict[str, float]:
+        """The serial terms of every program: its floor and the skew of a replayed start."""
+        traced = self.context.traced
+        skew = TRACED_SKEW_NS[self.chip.arch]
+        weight = 1.0 if traced else 0.5 if traced is None else 0.0
+        return {"launch": self.chip.launch_floor_ns, "skew": skew * weight}
+
+    def page_ns(self, spec: TensorSpec, page_bytes: float | None = None) -> float:
+        """Time of one core to move one page of a tensor."""
+        size = spec.page_bytes if page_bytes is None else page_bytes
+        arch = self.chip.arch
+        issue = ISSUE_NS[arch] if spec.memory.buffer == "dram" else ISSUE_SRAM_NS[arch]
+        return max(issue, size / CORE_GBPS[arch])
+
+    def dram_ns(self, size_bytes: float) -> float:
+        """Time of the whole chip to stream bytes through DRAM."""
+        # The board of a row may have other cores than the chip; its DRAM is the same.
+        return size_bytes / self.chip.dram_streaming_gbps
+
+    def cycles_ns(self, cycles: float) -> float:
+        return cycles / self.chip.clock_ghz
+
+
+def dram_bytes(spec: TensorSpec) -> float:
+    return float(spec.size_bytes) if spec.memory.buffer == "dram" else 0.0
+
+
+def kind_of_memory(spec: TensorSpec) -> str:
+    """``dram``, ``sram`` or ``sharded``: the three ways a kernel reaches a tensor."""
+    if spec.memory.buffer == "dram":
+        return "dram"
+    return "sharded" if spec.memory.sharded else "sram"
+
+
+def letter(spec: TensorSpec) -> str:
+    """T for tiles, R for rows."""
+    return "T" if spec.layout == "tile" else "R"
