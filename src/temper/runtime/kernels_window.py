@@ -1,0 +1,218 @@
+"""Host kernels of sliding windows on the flat channels-last form (1, 1, N*H*W, C).
+
+The flat form viewed as (N, H, W, C) and permuted is torch's channels-last memory format, so
+convolutions and pools read it in place and oneDNN writes its result in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from temper.errors import CompileError
+from temper.program import Op
+from temper.runtime import native
+from temper.runtime.builder import Builder, kernel
+from temper.runtime.fidelity import products
+from temper.runtime.functions import apply, stages
+from temper.runtime.kernels_data import as_shape, convert
+from temper.runtime.kernels_matrix import masked
+from temper.runtime.values import round_
+
+Tensor = torch.Tensor
+
+
+def image(b: Builder, op: Op, x: Tensor, channels: int) -> Tensor:
+    """The flat operand as (N, C, H, W) in channels-last memory."""
+    shape = (op.attr("batch"), op.attr("in_h"), op.attr("in_w"), channels)
+    return as_shape(b, x, shape).permute(0, 3, 1, 2)
+
+
+def _padding(op: Op) -> tuple[list[int], list[int] | None]:
+    """Symmetric padding [h, w] for torch, or an explicit [left, right, top, bottom] pad."""
+    top, bottom, left, right = op.attr("padding")
+    if top == bottom and left == right:
+        return [top, left], None
+    return [0, 0], [left, right, top, bottom]
+
+
+@kernel("PrepareConvWeight")
+def prepare_weight(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+    """Rule: (O, C/groups, kh, kw) laid out as (1, 1, kh*kw*C/groups, O); a block format shares
+    its exponents along O, as the prepared matrix is packed."""
+    weight = inputs[0].permute(2, 3, 1, 0)
+    return convert(b, op, as_shape(b, weight, b.spec(op.outputs[0]).shape))
+
+
+def _weight(b: Builder, op: Op, x: Tensor, transposed: bool) -> Tensor:
+    """The weight as torch takes it, whether prepared or not."""
+    kh, kw = op.attr("kernel")
+    inside, outside = op.attr("in_channels"), op.attr("out_channels")
+    groups = op.attr("groups")
+    logical = (
+        (inside, outside // groups, kh, kw) if transposed else (outside, inside // groups, kh, kw)
+    )
+    if not op.attr("prepared"):
+        return as_shape(b, x, logical)
+    return as_shape(b, x, (kh, kw, logical[1], logical[0])).permute(3, 2, 0, 1)
+
+
+def _convolution(b: Builder, op: Op, inputs: list[Tensor], transposed: bool) -> list[Tensor]:
+    formats = [b.spec(name).format for name in op.inputs[:2]]
+    chain, target = stages(op.attr("activations")), b.spec(op.outputs[0]).format
+    padding, explicit = _padding(op)
+    out = b.output(op)
+    flat = out.view(-1, op.attr("out_channels"))
+    bias = as_shape(b, inputs[2], (-1,)) if len(inputs) > 2 else None
+    calls: list[Callable[[], Tensor]] = []
+    for x_part, w_part in products(op.attr("fidelity"), *formats):
+        x = image(b, op, masked(b, op.inputs[0], inputs[0], x_part), op.attr("in_channels"))
+        w = _weight(b, op, masked(b, op.inputs[1], inputs[1], w_part), transposed)
+        if b.exact_accumulation and not op.attr("fp32_acc") and not transposed:
+            calls.append(lambda x=x, w=w: _exact(op, x, w))
+        else:
+            calls.append(_call(b, op, x, w, padding, explicit, transposed))
+    finish = native.epilogue_from(flat, bias, chain, target)
+
+    def step() -> None:
+        y = calls[0]()
+        for call in calls[1:]:
+            y = y + call()
+        rows = y.permute(0, 2, 3, 1)
+        if finish is not None:
+            finish(rows if rows.is_contiguous() else rows.contiguous())
+            return
+        rows = rows.reshape(flat.shape)
+        flat.copy_(apply(rows if bias is None else rows + bias, chain))
+
+    b.emit(step)
+    if finish is None or target not in ("float32", "bfloat16"):
+        b.finish(out, target)
+    return [out]
+
+
+def _call(
+    b: Builder,
+    op: Op,
+    x: Tensor,
+    w: Tensor,
+    padding: list[int],
+    explicit: list[int] | None,
+    transposed: bool,
+) -> Callable[[], Tensor]:
+    stride, dilation, groups = op.attr("stride"), op.attr("dilation"), op.attr("groups")
+    if transposed:
+        extra = op.attr("output_padding")
+        # The padding of a transposed convolution takes away rows; one-sided leftovers are cut.
+        top, bottom, left, right = op.attr("padding")
+        trim = (
+            top - min(top, bottom),
+            bottom - min(top, bottom),
+            left - min(left, right),
+            right - min(left, right),
+        )
+        both = [min(top, bottom), min(left, right)]
+
+        def transposed_call() -> Tensor:
+            y = F.conv_transpose2d(x, w, None, stride, both, extra, groups, dilation)
+            h, width = y.shape[-2:]
+            return y[..., trim[0] : h - trim[1], trim[2] : width - trim[3]]
+
+        return transposed_call
+    if explicit is not None:
+        return lambda: torch.conv2d(F.pad(x, explicit), w, None, stride, 0, dilation, groups)
+    return lambda: torch.conv2d(x, w, None, stride, padding, dilation, groups)
+
+
+def _exact(op: Op, x: Tensor, w: Tensor) -> Tensor:
+    """The convolution as the chip sums it: K runs over (kh, kw, C) in 16-deep steps, Dest rounded
+    to bfloat16 after each."""
+    top, bottom, left, right = op.attr("padding")
+    (kh, kw), (sh, sw), (dh, dw) = op.attr("kernel"), op.attr("stride"), op.attr("dilation")
+    groups = op.attr("groups")
+    x = F.pad(x, [left, right, top, bottom])
+    columns = F.unfold(x, (kh, kw), (dh, dw), 0, (sh, sw))  # (N, C*kh*kw, L)
+    n, _, length = columns.shape
+    inner = w.shape[1]
+    columns = columns.view(n, groups, inner, kh * kw, length).transpose(2, 3)
+    columns = columns.reshape(n, groups, kh * kw * inner, length)
+    matrix = w.permute(0, 2, 3, 1).reshape(groups, w.shape[0] // groups, -1)
+    dest = torch.zeros(n, groups, w.shape[0] // groups, length)
+    for start in range(0, matrix.shape[-1], 16):
+        part = slice(start, start + 16)
+        dest += torch.matmul(matrix[..., part], columns[:, :, part])
+        round_(dest, "bfloat16")
+    out_h = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1
+    return dest.view(n, w.shape[0], out_h, -1)
+
+
+@kernel("Conv2d")
+def conv2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+    """Rule: operands masked by the fidelity, products summed in float32 (see kernels_matrix for
+    the bfloat16 Dest), + bias, activations, rounded once."""
+    return _convolution(b, op, inputs, transposed=False)
+
+
+@kernel("ConvTranspose2d")
+def conv_transpose2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+    """Rule: as Conv2d, with the windows scattered; the weight is (C, O/groups, kh, kw)."""
+    return _convolution(b, op, inputs, transposed=True)
+
+
+@kernel("Pool2d")
+def pool2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+    """Rule: max is exact; avg sums in float32, divides by the window (or the divisor, or the
+    values without padding) and rounds once."""
+    x = image(b, op, inputs[0], op.attr("channels"))
+    kernel_size, stride, dilation = op.attr("kernel"), op.attr("stride"), op.attr("dilation")
+    padding, explicit = _padding(op)
+    ceil_mode, function = op.attr("ceil_mode"), op.attr("function")
+    if function not in ("max", "avg"):
+        raise CompileError(f"no host kernel for the pool {function!r}", allowed=["max", "avg"])
+    out = b.output(op)
+    step = native.pool(out, x, op) if not ceil_mode else None
+    if step is not None:
+        b.emit(step)
+    else:
+        fill = float("-inf") if function == "max" else 0.0
+
+        def compute() -> None:
+            y = x if explicit is None else F.pad(x, explicit, value=fill)
+            if function == "max":
+                y = F.max_pool2d(y, kernel_size, stride, padding, dilation, ceil_mode)
+            else:
+                y = F.avg_pool2d(
+                    y,
+                    kernel_size,
+                    stride,
+                    padding,
+                    ceil_mode,
+                    op.attr("count_include_pad"),
+                    op.attr("divisor"),
+                )
+            out.copy_(y.permute(0, 2, 3, 1).reshape(out.shape))
+
+        b.emit(compute)
+    if function == "avg" or b.spec(op.outputs[0]).format != b.spec(op.inputs[0]).format:
+        b.finish(out, b.spec(op.outputs[0]).format)
+    return [out]
+
+
+@kernel("Upsample")
+def upsample(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+    """Rule: x (N, H, W, C); nearest is exact, the others weigh in float32 and round once."""
+    x, mode = inputs[0].permute(0, 3, 1, 2), op.attr("mode")
+    size = list(b.spec(op.outputs[0]).shape[1:3])
+    options: dict[str, Any] = (
+        {} if mode.startswith("nearest") else {"align_corners": op.attr("align_corners")}
+    )
+    return [
+        b.compute(
+            op,
+            lambda: F.interpolate(x, size=size, mode=mode, **options).permute(0, 2, 3, 1),
+            exact=mode.startswith("nearest"),
+        )
+    ]

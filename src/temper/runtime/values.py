@@ -1,0 +1,87 @@
+"""How device tensors live on the host, and the rounding at their edges.
+
+Float formats are float32 tensors that hold only values their format can represent. Every integer
+format is an int64 tensor: wide enough for uint32, and what torch's index operations take. Results
+of comparisons are bfloat16 on the device, so they are float32 zeros and ones here.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from temper.program.tensor import BLOCK_FORMATS, INTEGER_FORMATS, TensorSpec
+
+_RANGES = {
+    "int32": (-(2**31), 2**31 - 1),
+    "uint32": (0, 2**32 - 1),
+    "uint16": (0, 2**16 - 1),
+    "uint8": (0, 2**8 - 1),
+}
+# Stored mantissa bits of each float format once it is in the matrix engine's 19-bit registers.
+MANTISSA_BITS = {"float32": 10, "bfloat16": 7, "bfloat8_b": 6, "bfloat4_b": 2, "bfloat2_b": 0}
+# Formats whose every value the key can hold as well, so that a typecast changes nothing.
+_HOLDS = {
+    "float32": {"float32", "bfloat16", "bfloat8_b", "bfloat4_b", "bfloat2_b"},
+    # A block format's value has at most 7 significant bits and float32's exponent range.
+    "bfloat16": {"bfloat16", "bfloat8_b", "bfloat4_b", "bfloat2_b"},
+}
+
+
+def host_dtype(format_name: str) -> torch.dtype:
+    return torch.int64 if format_name in INTEGER_FORMATS else torch.float32
+
+
+def holds(target: str, source: str) -> bool:
+    """Whether every value of ``source`` is a value of ``target`` on the host."""
+    return source == target or source in _HOLDS.get(target, ())
+
+
+# The formats whose values a torch dtype holds exactly, so that inputs need no rounding.
+_EXACT_INPUT = {
+    torch.bfloat16: {"bfloat16", "float32"},
+    torch.float32: {"float32"},
+    torch.bool: {"float32", "bfloat16", "bfloat8_b", "uint8", "uint16", "int32", "uint32"},
+}
+
+
+def exact_input(dtype: torch.dtype, format_name: str) -> bool:
+    return format_name in _EXACT_INPUT.get(dtype, ())
+
+
+def round_(tensor: torch.Tensor, format_name: str) -> torch.Tensor:
+    """Round a contiguous float32 tensor to a format, in place.
+
+    bfloat16: nearest, ties to even. Block formats: the host packer's rule on groups of 16 along
+    the last dimension. float32 and integers: nothing to do.
+    """
+    if format_name == "bfloat16":
+        tensor.copy_(tensor.to(torch.bfloat16))
+    elif format_name in BLOCK_FORMATS:
+        from temper.formats import quantize
+
+        array = tensor.numpy()
+        quantize(array, format_name, out=array)
+    return tensor
+
+
+def to_integer(source: torch.Tensor, format_name: str) -> torch.Tensor:
+    """Typecast to an integer format as ttnn does: truncate; 8 and 16 bits saturate, 32 bits wrap
+    (uint32) or become INT_MIN out of range (int32)."""
+    low, high = _RANGES[format_name]
+    if source.dtype.is_floating_point:
+        source = source.double().nan_to_num(nan=float(low), posinf=2.0**62, neginf=-(2.0**62))
+        source = source.trunc().clamp_(-(2.0**62), 2.0**62)
+    values = source.to(torch.int64)
+    if format_name == "uint32":
+        return values & high
+    if format_name == "int32":
+        return torch.where((values < low) | (values > high), low, values)
+    return values.clamp(low, high)
+
+
+def load(source: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """A user's tensor or weight as the host form of its spec, in memory of its own."""
+    if spec.format in INTEGER_FORMATS:
+        return to_integer(source.detach(), spec.format).reshape(spec.shape).clone()
+    values = source.detach().to(torch.float32, copy=True).contiguous().reshape(spec.shape)
+    return values if exact_input(source.dtype, spec.format) else round_(values, spec.format)
