@@ -1,0 +1,119 @@
+"""From a torch module or a Dynamo graph to a functional graph of ATen ops.
+
+``torch.export`` without strict mode traces the Python code itself; composite ops that the chip
+has (linear, conv2d, layer_norm, scaled_dot_product_attention, ...) are kept whole, the others are
+decomposed to core ATen.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.utils import _pytree as pytree
+
+from temper.errors import CompileError
+from temper.frontend.graph import Argument, Captured
+from temper.frontend.lowering.registry import LOWERINGS
+
+
+@functools.cache
+def _decompositions() -> Any:
+    """torch's own table, less everything that has a lowering of its own."""
+    table = torch.export.default_decompositions()
+    for op in list(table.keys()):
+        if op in LOWERINGS:
+            del table[op]
+    return table
+
+
+def capture(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None,
+            ) -> Captured:
+    """Capture a whole module for these inputs; CompileError where Python control flow forbids it."""
+    exported = _export(model, tuple(args), dict(kwargs or {}))
+    return _from_exported(exported, type(model).__name__)
+
+
+def capture_fx(module: torch.fx.GraphModule, example_inputs: Sequence[Any], name: str) -> Captured:
+    """Capture one Dynamo graph; parameters and buffers arrive among its inputs."""
+    paths = [_lifted_path(node) for node in module.graph.nodes if node.op == "placeholder"]
+    exported = _export(module, tuple(example_inputs), {})
+    captured = _from_exported(exported, name)
+    for argument in captured.arguments:
+        if argument.role == "input" and paths[argument.position]:
+            argument.role, argument.path = "weight", paths[argument.position]
+            captured.weights[argument.path] = example_inputs[argument.position]
+    return captured
+
+
+def _export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+            ) -> ExportedProgram:
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            exported = torch.export.export(model, args, kwargs, strict=False)
+            return exported.run_decompositions(_decompositions())
+        except Exception as error:
+            raise CompileError(
+                f"{type(model).__name__} cannot be captured as one graph",
+                cause=str(error).strip().splitlines()[0][:300] if str(error).strip() else
+                type(error).__name__,
+                try_=["torch.compile(model, backend='tt'), which splits the graph there"],
+            ) from error
+
+
+def _from_exported(exported: ExportedProgram, name: str) -> Captured:
+    arguments: list[Argument] = []
+    weights: dict[str, torch.Tensor] = {}
+    position = 0
+    state = exported.state_dict
+    for spec in exported.graph_signature.input_specs:
+        if spec.kind is InputKind.USER_INPUT:
+            arguments.append(Argument(getattr(spec.arg, "name", ""), "input", "", position))
+            position += 1
+            continue
+        path = str(spec.target)
+        if spec.kind is InputKind.CONSTANT_TENSOR or path not in state:
+            arguments.append(Argument(spec.arg.name, "constant", path))
+            weights[path] = exported.constants[path]
+        else:
+            arguments.append(Argument(spec.arg.name, "weight", path))
+            weights[path] = state[path]
+    outputs: list[tuple[str, Any]] = []
+    mutations: list[tuple[int, str, Any]] = []
+    inputs_by_name = {a.node: a.position for a in arguments if a.role == "input"}
+    for index, out in enumerate(exported.graph_signature.output_specs):
+        if out.kind is OutputKind.BUFFER_MUTATION:
+            mutations.append((index, "weight", out.target))
+        elif out.kind is OutputKind.USER_INPUT_MUTATION:
+            mutations.append((index, "input", inputs_by_name[str(out.target)]))
+        elif getattr(out.arg, "name", None) is None:
+            outputs.append(("const", getattr(out.arg, "value", None)))
+        elif out.arg.name in inputs_by_name:
+            outputs.append(("input", inputs_by_name[out.arg.name]))
+        else:
+            outputs.append(("value", index))
+    spec = exported.call_spec.out_spec
+    return Captured(exported.graph_module, arguments, weights, name, outputs, mutations,
+                    lambda values: pytree.tree_unflatten(values, spec))
+
+
+_PATH_PART = re.compile(r"\.?_(?:modules|parameters|buffers)\['([^']+)'\]|\.([A-Za-z_]\w*)|\[(\d+)\]")
+
+
+def _lifted_path(node: torch.fx.Node) -> str:
+    """The parameter path of a placeholder that Dynamo lifted from a module, or ''."""
+    static = (node.meta.get("tensor_dict") or {}).get("_dynamo_static_input_type")
+    argument = node.meta.get("grapharg")
+    source = getattr(getattr(argument, "source", None), "name", "")
+    source = source() if callable(source) else str(source)
+    if static is None and "_parameters[" not in source and "_buffers[" not in source:
+        return ""
+    parts = [a or b or c for a, b, c in _PATH_PART.findall(source)]
+    return ".".join(p for p in parts if p) or node.name

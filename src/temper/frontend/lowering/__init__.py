@@ -1,0 +1,92 @@
+"""From a graph of ATen ops to a device program; one file an op family."""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from torch import fx
+
+from temper import chips
+from temper.frontend.graph import Captured
+from temper.frontend.lowering import (  # noqa: F401 - they register themselves
+    data,
+    elementwise,
+    fused,
+    matrix,
+    reduce,
+    window,
+)
+from temper.frontend.lowering.builder import Builder, Value
+from temper.frontend.lowering.host import fall_back
+from temper.frontend.lowering.registry import LOWERINGS
+from temper.options import Options
+from temper.program import Program, Source
+
+__all__ = ["LOWERINGS", "lower"]
+
+
+def lower(captured: Captured, options: Options) -> Program:
+    """The whole graph, in order; results of the graph become outputs of the program."""
+    b = Builder(chips.get(options["chip"]), options)
+    inputs: list[str] = []
+    by_node = {a.node: a for a in captured.arguments}
+    for node in captured.graph.nodes:
+        if node.op == "placeholder":
+            argument = by_node[node.name]
+            value = node.meta.get("val")
+            if not isinstance(value, torch.Tensor):
+                continue  # a number or None: already baked into the graph
+            if argument.role == "input":
+                made = b.declare(node.name, value.shape, value.dtype, const=False)
+                inputs.append(made.name)
+                b.env[node] = made
+            elif node.users:
+                made = b.declare(argument.path, value.shape, value.dtype, const=True,
+                                 fmt=_weight_format(b, value.dtype))
+                b.weights[made.name] = argument.path
+                b.env[node] = made
+        elif node.op == "call_function":
+            b.source = source_of(node)
+            b.env[node] = _lower_node(b, node)
+        elif node.op == "output":
+            outputs = [_output(b, a) for a in node.args[0]]  # type: ignore[union-attr]
+    return b.program(captured.name, inputs, [o for o in outputs if o])
+
+
+def _weight_format(b: Builder, dtype: torch.dtype) -> str:
+    """Weights keep the precision that the model gave them until an op reads them."""
+    if dtype is torch.float16:
+        return "float32"
+    return {torch.float32: "float32", torch.float64: "float32"}.get(dtype) or b.format_of(dtype)
+
+
+def _lower_node(b: Builder, node: fx.Node) -> Value | tuple[Value, ...]:
+    function = LOWERINGS.get(node.target)
+    if function is not None:
+        made = function(b, node)
+        if made is not None:
+            return made
+    return fall_back(b, node)
+
+
+def _output(b: Builder, argument: object) -> str:
+    if not isinstance(argument, fx.Node):
+        return ""
+    return b.on_device(b.plain(b[argument])).name
+
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+def source_of(node: fx.Node) -> Source:
+    """The innermost line of the user's own code (not torch's) and the module path."""
+    stack = node.meta.get("nn_module_stack") or {}
+    module = ""
+    for path, _ in stack.values():
+        module = str(path)
+    module = re.sub(r"^L\['self'\]\.?|^L__self___?", "", module)
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [f for f in frames if "/site-packages/torch/" not in f[0]]
+    file, line = (own or frames or [("", "0")])[-1]
+    return Source(module, file, int(line))

@@ -1,0 +1,243 @@
+"""Data movement: shapes, slices, concatenation, lookups, constants."""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from temper.frontend.lowering.builder import Builder, Value
+from temper.frontend.lowering.elementwise import result
+from temper.frontend.lowering.registry import lowers
+
+aten = torch.ops.aten
+_MAX = 2**31 - 1
+
+
+@lowers(operator.getitem)
+def lower_getitem(b: Builder, node: fx.Node) -> Value:
+    values = b.env[node.args[0]]  # type: ignore[index]
+    assert isinstance(values, tuple)
+    return values[node.args[1]]  # type: ignore[index]
+
+
+@lowers(aten.view.default, aten.reshape.default, aten._unsafe_view.default,
+        aten.flatten.using_ints, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims,
+        aten.squeeze.default, aten.unflatten.int)
+def lower_reshape(b: Builder, node: fx.Node) -> Value:
+    return reshape(b, b[node.args[0]], result(node)[0], node.name)  # type: ignore[index]
+
+
+def reshape(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
+    """To another shape; nothing where the shape is the same already."""
+    if x.shape == shape:
+        return x
+    if x.image is not None and x.image[2] == x.image[3] == 1:
+        return b.emit("Reshape", [replace(x, image=None)], shape, x.dtype, name=name)
+    x = b.plain(x)
+    return b.emit("Reshape", [x], shape, x.dtype, name=name, layout=b.spec(x).layout)
+
+
+@lowers(aten.permute.default, aten.transpose.int, aten.t.default, aten.movedim.intlist)
+def lower_permute(b: Builder, node: fx.Node) -> Value:
+    x = b[node.args[0]]  # type: ignore[index]
+    rank = len(x.shape)
+    if node.target is aten.permute.default:
+        dims = [int(d) % rank for d in node.args[1]]  # type: ignore[union-attr]
+    else:
+        swap = (0, 1) if node.target is aten.t.default else node.args[1:3]
+        first, second = (int(d) % max(rank, 1) for d in swap)  # type: ignore[arg-type]
+        dims = list(range(rank))
+        if rank > 1:
+            dims[first], dims[second] = dims[second], dims[first]
+    return permute(b, x, dims, node.name)
+
+
+def permute(b: Builder, x: Value, dims: list[int], name: str) -> Value:
+    """A transpose where two dimensions swap, else a permute; nothing for the identity."""
+    rank = len(dims)
+    if dims == list(range(rank)):
+        return x
+    if x.image is not None and x.shape == x.image and dims == [0, 2, 3, 1]:
+        n, c, h, w = x.image
+        return b.emit("Reshape", [replace(x, image=None)], (n, h, w, c), x.dtype, name=name)
+    x = b.plain(x)
+    shape = tuple(x.shape[d] for d in dims)
+    moved = [i for i, d in enumerate(dims) if i != d]
+    if len(moved) == 2:
+        return b.emit("Transpose", [x], shape, x.dtype,
+                      {"dims": [moved[0] - rank, moved[1] - rank]}, name=name)
+    return b.emit("Permute", [x], shape, x.dtype, {"dims": dims}, name=name)
+
+
+@lowers(aten.expand.default, aten.repeat.default)
+def lower_expand(b: Builder, node: fx.Node) -> Value:
+    x = b.plain(b[node.args[0]])  # type: ignore[index]
+    shape, dtype = result(node)
+    lead = (1,) * (len(shape) - len(x.shape))
+    if lead:
+        x = reshape(b, x, (*lead, *x.shape), node.name)
+    repeats = [o // i if i else 1 for o, i in zip(shape, x.shape, strict=True)]
+    if all(r == 1 for r in repeats):
+        return x
+    return b.emit("Repeat", [x], shape, dtype, {"repeats": repeats}, name=node.name)
+
+
+@lowers(aten.slice.Tensor)
+def lower_slice(b: Builder, node: fx.Node) -> Value:
+    args = [*node.args[1:], *[None] * 4]
+    dim = int(args[0] or 0)
+    x = b[node.args[0]]  # type: ignore[index]
+    size = x.shape[dim]
+    start, stop = _bound(args[1], 0, size), _bound(args[2], size, size)
+    return slice_(b, x, dim % len(x.shape), start, stop, int(args[3] or 1), node.name)
+
+
+def slice_(b: Builder, x: Value, dim: int, start: int, stop: int, step: int, name: str) -> Value:
+    """Elements start:stop:step of one dimension; nothing for the whole."""
+    size = x.shape[dim]
+    stop = max(start, min(stop, size))
+    if (start, stop, step) == (0, size, 1):
+        return x
+    if x.image is not None and dim == 1 and x.shape == x.image:
+        n, _, h, w = x.image
+        count = len(range(start, stop, step))
+        rows = n * h * w
+        out = b.emit("Slice", [replace(x, image=None)], (1, 1, rows, count), x.dtype,
+                     {"begins": [0, 0, 0, start], "ends": [1, 1, rows, stop],
+                      "steps": [1, 1, 1, step]}, name=name)
+        image = (n, count, h, w)
+        return replace(out, shape=image, image=image)
+    x = b.plain(x)
+    begins, ends, steps = [0] * len(x.shape), list(x.shape), [1] * len(x.shape)
+    begins[dim], ends[dim], steps[dim] = start, stop, step
+    shape = list(x.shape)
+    shape[dim] = len(range(start, stop, step))
+    return b.emit("Slice", [x], shape, x.dtype,
+                  {"begins": begins, "ends": ends, "steps": steps}, name=name)
+
+
+def _bound(value: Any, default: int, size: int) -> int:
+    if value is None:
+        return default
+    value = int(value)
+    return max(0, min(size, value + size if value < 0 else value))
+
+
+@lowers(aten.select.int)
+def lower_select(b: Builder, node: fx.Node) -> Value:
+    x = b[node.args[0]]  # type: ignore[index]
+    dim, index = int(node.args[1]) % len(x.shape), int(node.args[2])  # type: ignore[call-overload]
+    index %= x.shape[dim]
+    one = slice_(b, x, dim, index, index + 1, 1, node.name)
+    return reshape(b, one, result(node)[0], node.name)
+
+
+@lowers(aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default, aten.unbind.int)
+def lower_split(b: Builder, node: fx.Node) -> tuple[Value, ...]:
+    x = b[node.args[0]]  # type: ignore[index]
+    unbind = node.target is aten.unbind.int
+    position = 1 if unbind else 2
+    dim = node.args[position] if len(node.args) > position else node.kwargs.get("dim", 0)
+    dim = int(dim) % len(x.shape)  # type: ignore[call-overload]
+    start, parts = 0, []
+    for part in node.meta["val"]:
+        size = 1 if unbind else int(part.shape[dim])
+        if not any(u.args[1] == len(parts) for u in node.users):
+            parts.append(x)  # nobody reads it: never emitted
+        else:
+            one = slice_(b, x, dim, start, start + size, 1, node.name)
+            parts.append(reshape(b, one, tuple(part.shape), node.name) if unbind else one)
+        start += size
+    return tuple(parts)
+
+
+@lowers(aten.cat.default)
+def lower_cat(b: Builder, node: fx.Node) -> Value:
+    shape, dtype = result(node)
+    parts = [b[a] for a in node.args[0]]  # type: ignore[union-attr, index]
+    parts = [p for p in parts if p.shape != (0,)]
+    dim = int(node.args[1]) if len(node.args) > 1 else int(node.kwargs.get("dim", 0))  # type: ignore[call-overload]
+    dim %= len(shape)
+    if len(parts) == 1:
+        return parts[0]
+    if len(shape) == 4 and dim == 1 and all(p.image == p.shape for p in parts):
+        n, _, h, w = shape
+        out = b.emit("Concat", [replace(p, image=None) for p in parts],
+                     (1, 1, n * h * w, shape[1]), dtype, {"dim": 3}, name=node.name)
+        return replace(out, shape=shape, image=shape)  # type: ignore[arg-type]
+    parts = [b.on_device(b.plain(p)) for p in parts]
+    return b.emit("Concat", parts, shape, dtype, {"dim": dim}, name=node.name)
+
+
+@lowers(aten.stack.default)
+def lower_stack(b: Builder, node: fx.Node) -> Value:
+    shape, dtype = result(node)
+    dim = int(node.args[1]) if len(node.args) > 1 else 0  # type: ignore[call-overload]
+    dim %= len(shape)
+    one = (*shape[:dim], 1, *shape[dim + 1:])
+    parts = [reshape(b, b.on_device(b.plain(b[a])), one, node.name)  # type: ignore[index]
+             for a in node.args[0]]  # type: ignore[union-attr]
+    return b.emit("Concat", parts, shape, dtype, {"dim": dim}, name=node.name)
+
+
+@lowers(aten.constant_pad_nd.default)
+def lower_pad(b: Builder, node: fx.Node) -> Value | None:
+    shape, dtype = result(node)
+    pads = [int(p) for p in node.args[1]]  # type: ignore[union-attr]
+    if any(p < 0 for p in pads):
+        return None
+    x = b.plain(b[node.args[0]])  # type: ignore[index]
+    sides = [[0, 0] for _ in shape]
+    for i in range(len(pads) // 2):
+        sides[len(shape) - 1 - i] = [pads[2 * i], pads[2 * i + 1]]
+    value = node.args[2] if len(node.args) > 2 else node.kwargs.get("value", 0.0)
+    return b.emit("Pad", [x], shape, dtype, {"pads": sides, "value": float(value or 0.0)},  # type: ignore[arg-type]
+                  name=node.name)
+
+
+@lowers(aten.embedding.default)
+def lower_embedding(b: Builder, node: fx.Node) -> Value:
+    shape, dtype = result(node)
+    table, ids = b[node.args[0]], b[node.args[1]]  # type: ignore[index]
+    rows = b.in_layout(b.on_device(ids), "row_major")
+    return b.emit("Embeddings", [rows, b.in_layout(b.on_device(table), "row_major")], shape, dtype,
+                  name=node.name)
+
+
+@lowers(aten.index_select.default)
+def lower_index_select(b: Builder, node: fx.Node) -> Value | None:
+    shape, dtype = result(node)
+    x, dim, index = b.plain(b[node.args[0]]), node.args[1], b[node.args[2]]  # type: ignore[index]
+    if not dtype.is_floating_point or int(dim) % len(shape) != 0 or len(x.shape) != 2:  # type: ignore[call-overload]
+        return None
+    rows = b.in_layout(b.on_device(index), "row_major")
+    return b.emit("Embeddings", [rows, b.in_layout(b.on_device(x), "row_major")], shape, dtype,
+                  name=node.name)
+
+
+@lowers(aten.gather.default)
+def lower_gather(b: Builder, node: fx.Node) -> Value:
+    shape, dtype = result(node)
+    x, index = b.plain(b[node.args[0]]), b.plain(b[node.args[2]])  # type: ignore[index]
+    return b.emit("Gather", [x, index], shape, dtype,
+                  {"dim": int(node.args[1]) % max(1, len(x.shape))}, name=node.name)  # type: ignore[call-overload]
+
+
+@lowers(aten.clone.default, aten.detach.default, aten.alias.default, aten.contiguous.default,
+        aten.lift_fresh_copy.default, aten.dropout.default)
+def lower_identity(b: Builder, node: fx.Node) -> Value | None:
+    if node.target is aten.dropout.default and node.args[2] and node.args[1]:
+        return None
+    return b[node.args[0]]  # type: ignore[index]
+
+
+@lowers(aten.cumsum.default)
+def lower_cumsum(b: Builder, node: fx.Node) -> Value:
+    shape, dtype = result(node)
+    x = b.plain(b[node.args[0]])  # type: ignore[index]
+    return b.emit("CumSum", [x], shape, dtype, {"dim": int(node.args[1]) % max(1, len(shape))},  # type: ignore[call-overload]
+                  name=node.name)

@@ -1,0 +1,27 @@
+"""Which ATen op is lowered by which function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from torch import fx
+
+    from temper.frontend.lowering.builder import Builder, Value
+
+Lowering = Callable[["Builder", "fx.Node"], "Value | tuple[Value, ...] | None"]
+LOWERINGS: dict[Any, Lowering] = {}
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def lowers(*targets: Any) -> Callable[[F], F]:
+    """Register a function as the lowering of these targets; None from it means: fall back."""
+
+    def register(function: F) -> F:
+        for target in targets:
+            LOWERINGS[target] = function
+        return function
+
+    return register

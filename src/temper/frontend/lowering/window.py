@@ -1,0 +1,221 @@
+"""Convolutions, pooling and upsampling, on flat channels-last images."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+
+from temper.frontend.lowering.builder import Builder, Value
+from temper.frontend.lowering.elementwise import result
+from temper.frontend.lowering.registry import lowers
+
+aten = torch.ops.aten
+
+
+def _pair(value: Any) -> list[int]:
+    values = [int(v) for v in (value if isinstance(value, Sequence) else [value])]
+    return values * 2 if len(values) == 1 else values
+
+
+def _conv(b: Builder, node: fx.Node, x: Value, weight: Value, bias: Value | None, *,
+          stride: list[int], padding: list[int], dilation: list[int], groups: int,
+          out_image: tuple[int, int, int, int], transposed: bool = False,
+          output_padding: list[int] | None = None) -> Value:
+    """One convolution; level 0 prepares its weights at every call, level 1 once."""
+    dtype = result(node)[1]
+    flat = b.flat(x)
+    assert flat.image is not None
+    n, c, h, w = flat.image
+    kernel = list(weight.shape[-2:])
+    out_channels = out_image[1]
+    prepared_shape = (1, 1, kernel[0] * kernel[1] * c, out_channels)
+    weight = b.on_device(weight)
+    once = bool(b.options["enable_conv_weight_preparation"])
+    prepared = _prepare(b, weight, prepared_shape, groups, once)
+    attrs: dict[str, Any] = {
+        "batch": n, "in_h": h, "in_w": w, "kernel": kernel, "stride": stride, "padding": padding,
+        "dilation": dilation, "groups": groups, "in_channels": c, "out_channels": out_channels,
+        "prepared": True,
+    }  # fmt: skip
+    if transposed:
+        attrs["output_padding"] = output_padding or [0, 0]
+    rows = out_image[0] * out_image[2] * out_image[3]
+    out = b.emit("ConvTranspose2d" if transposed else "Conv2d",
+                 [flat, prepared] + ([bias] if bias is not None else []),
+                 (1, 1, rows, out_channels), dtype, attrs, name=node.name)
+    return replace(out, shape=out_image, image=out_image)
+
+
+def _prepare(b: Builder, weight: Value, shape: tuple[int, ...], groups: int, once: bool) -> Value:
+    """The weight in the form the convolution reads; at run time unless ``once``."""
+    if once and weight.const:
+        out = b.emit("PrepareConvWeight", [weight], shape, weight.dtype, {"groups": groups},
+                     name=weight.name, fmt=b.spec(weight).format)
+        return out
+    return b.emit("PrepareConvWeight", [replace(weight, const=False)], shape, weight.dtype,
+                  {"groups": groups}, name=weight.name)
+
+
+def _conv_arguments(node: fx.Node) -> dict[str, Any]:
+    names = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
+    defaults = {a.name: a.default_value for a in node.target._schema.arguments  # type: ignore[union-attr]
+                if a.has_default_value()}
+    return {**defaults, **dict(zip(names, node.args, strict=False)), **node.kwargs}
+
+
+@lowers(aten.conv2d.default, aten.conv2d.padding, aten.conv1d.default, aten.conv1d.padding)
+def lower_conv(b: Builder, node: fx.Node) -> Value | None:
+    given = _conv_arguments(node)
+    x, weight = b[given["input"]], b[given["weight"]]
+    bias = b[given["bias"]] if given.get("bias") is not None else None
+    shape, dtype = result(node)
+    if len(shape) not in (3, 4) or (len(shape) == 3 and len(weight.shape) == 4):
+        return None  # an image without a batch dimension
+    flat_1d = len(weight.shape) == 3
+    kernel = list(weight.shape[2:])
+    stride, dilation = given["stride"], given["dilation"]
+    padding = given["padding"]
+    one = [int(v) for v in (stride if isinstance(stride, Sequence) else [stride])]
+    step = one * (len(kernel) // len(one)) if len(one) != len(kernel) else one
+    spread = [int(v) for v in (dilation if isinstance(dilation, Sequence) else [dilation])]
+    spread = spread * (len(kernel) // len(spread))
+    if isinstance(padding, str):
+        total = [d * (k - 1) if padding == "same" else 0
+                 for d, k in zip(spread, kernel, strict=True)]
+        sides = [(t // 2, t - t // 2) for t in total]
+    else:
+        values = [int(v) for v in (padding if isinstance(padding, Sequence) else [padding])]
+        values = values * (len(kernel) // len(values))
+        sides = [(v, v) for v in values]
+    if flat_1d:
+        n, c, length = x.shape
+        x = b.emit("Reshape", [b.plain(x)], (n, c, 1, length), x.dtype, name=x.name)
+        weight = b.emit("Reshape", [weight], (*weight.shape[:2], 1, weight.shape[2]),
+                        weight.dtype, name=weight.name)
+        step, spread, sides = [1, *step], [1, *spread], [(0, 0), *sides]
+        image = (shape[0], shape[1], 1, shape[2])
+    else:
+        image = shape  # type: ignore[assignment]
+    out = _conv(b, node, x, weight, bias, stride=step, dilation=spread,
+                padding=[*sides[0], *sides[1]], groups=int(given["groups"]),
+                out_image=image)  # type: ignore[arg-type]
+    if flat_1d:
+        return b.emit("Reshape", [b.plain(out)], shape, dtype, name=node.name)
+    return b.settle(out)
+
+
+@lowers(aten.conv_transpose2d.input)
+def lower_conv_transpose(b: Builder, node: fx.Node) -> Value | None:
+    given = _conv_arguments(node)
+    shape, _ = result(node)
+    if len(shape) != 4:
+        return None
+    pad = _pair(given["padding"])
+    out = _conv(b, node, b[given["input"]], b[given["weight"]],
+                b[given["bias"]] if given.get("bias") is not None else None,
+                stride=_pair(given["stride"]), dilation=_pair(given["dilation"]),
+                padding=[pad[0], pad[0], pad[1], pad[1]], groups=int(given["groups"]),
+                out_image=shape, transposed=True,  # type: ignore[arg-type]
+                output_padding=_pair(given["output_padding"]))
+    return b.settle(out)
+
+
+def _pool(b: Builder, node: fx.Node, function: str, kernel: list[int], stride: list[int],
+          padding: list[int], dilation: list[int], ceil_mode: bool,
+          count_include_pad: bool = True, divisor: int | None = None) -> Value | None:
+    val = node.meta["val"]
+    first = val[0] if isinstance(val, (tuple, list)) else val
+    shape = tuple(int(s) for s in first.shape)
+    if len(shape) != 4:
+        return None
+    flat = b.flat(b[node.args[0]])  # type: ignore[index]
+    assert flat.image is not None
+    n, c, h, w = flat.image
+    rows = b.in_layout(replace(flat, image=None), "row_major")
+    out = b.emit("Pool2d", [rows], (1, 1, shape[0] * shape[2] * shape[3], c), first.dtype,
+                 {"function": function, "batch": n, "in_h": h, "in_w": w, "channels": c,
+                  "kernel": kernel, "stride": stride or kernel,
+                  "padding": [padding[0], padding[0], padding[1], padding[1]],
+                  "dilation": dilation, "ceil_mode": ceil_mode,
+                  "count_include_pad": count_include_pad, "divisor": divisor},
+                 name=node.name, layout="row_major")
+    out = b.in_layout(out, "tile")
+    return b.settle(replace(out, shape=shape, image=shape))  # type: ignore[arg-type]
+
+
+@lowers(aten.max_pool2d.default)
+def lower_max_pool(b: Builder, node: fx.Node) -> Value | None:
+    args = [*node.args[1:], *[None] * 5]
+    return _pool(b, node, "max", _pair(args[0]), _pair(args[1]) if args[1] else [],
+                 _pair(args[2] or 0), _pair(args[3] or 1), bool(args[4]))
+
+
+@lowers(aten.max_pool2d_with_indices.default)
+def lower_max_pool_indices(b: Builder, node: fx.Node) -> Value | tuple[Value, ...] | None:
+    """Only where nobody reads the indices."""
+    if any(user.args[1] == 1 and user.users for user in node.users):
+        return None
+    out = lower_max_pool(b, node)
+    return None if out is None else (out, out)
+
+
+@lowers(aten.avg_pool2d.default)
+def lower_avg_pool(b: Builder, node: fx.Node) -> Value | None:
+    args = [*node.args[1:], *[None] * 6]
+    include = True if args[4] is None else bool(args[4])
+    return _pool(b, node, "avg", _pair(args[0]), _pair(args[1]) if args[1] else [],
+                 _pair(args[2] or 0), [1, 1], bool(args[3]), include, args[5])  # type: ignore[arg-type]
+
+
+@lowers(aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default)
+def lower_adaptive_avg(b: Builder, node: fx.Node) -> Value | None:
+    shape, dtype = result(node)
+    x = b[node.args[0]]  # type: ignore[index]
+    if len(shape) != 4:
+        return None
+    n, c, h, w = x.shape
+    oh, ow = shape[2:]
+    if (oh, ow) == (1, 1):
+        return spatial_mean(b, node, x)
+    if h % oh or w % ow:
+        return None
+    return _pool(b, node, "avg", [h // oh, w // ow], [h // oh, w // ow], [0, 0], [1, 1], False)
+
+
+def spatial_mean(b: Builder, node: fx.Node, x: Value) -> Value:
+    """The mean over H and W: a reduction over the rows of each channels-last image."""
+    n, c, h, w = x.shape
+    shape, dtype = result(node)
+    flat = b.flat(x)
+    rows = b.emit("Reshape", [replace(flat, image=None)], (n, 1, h * w, c), dtype, name=node.name)
+    mean = b.emit("Reduce", [rows], (n, 1, 1, c), dtype,
+                  {"function": "mean", "dims": [2], "keepdim": True}, name=node.name)
+    return b.emit("Reshape", [mean], shape, dtype, name=node.name)
+
+
+@lowers(aten.upsample_nearest2d.vec, aten.upsample_nearest2d.default,
+        aten.upsample_bilinear2d.vec, aten.upsample_bilinear2d.default)
+def lower_upsample(b: Builder, node: fx.Node) -> Value | None:
+    shape, dtype = result(node)
+    bilinear = "bilinear" in str(node.target)
+    x = b[node.args[0]]  # type: ignore[index]
+    n, c, h, w = x.shape
+    scale = [shape[2] / h, shape[3] / w]
+    if any(not math.isclose(s, round(s)) for s in scale):
+        return None
+    corners = bool(node.args[2]) if bilinear and len(node.args) > 2 else False
+    flat = b.flat(x)
+    nhwc = b.emit("Reshape", [replace(flat, image=None)], (n, h, w, c), dtype, name=node.name)
+    rows = b.in_layout(nhwc, "row_major")
+    out = b.emit("Upsample", [rows], (n, shape[2], shape[3], c), dtype,
+                 {"scale": scale, "out_size": list(shape[2:]), "align_corners": corners,
+                  "mode": "bilinear" if bilinear else "nearest"},
+                 name=node.name, layout="row_major")
+    out = b.in_layout(out, "tile")
+    out = b.emit("Reshape", [out], (1, 1, n * shape[2] * shape[3], c), dtype, name=node.name)
+    return b.settle(replace(out, shape=shape, image=shape))  # type: ignore[arg-type]
