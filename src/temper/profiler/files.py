@@ -1,0 +1,55 @@
+"""Files written beside and then renamed, so that a reader never sees half of one."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from temper.errors import TemperError
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[IO[bytes]]:
+    """A binary file that takes the place of ``path`` when the block ends well."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb", buffering=1 << 20) as file:
+            yield file
+        os.replace(beside, path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise TemperError(
+            f"cannot write {path}: {error.strerror or error}",
+            try_="another output path, or free space on that disk",
+        ) from error
+    except BaseException:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    with replacing(path) as file:
+        file.write(text.encode("utf-8", "surrogateescape"))
+
+
+def same_file_at(source: Path, target: Path) -> None:
+    """A second name for a file: a link where the disk can, a copy where it cannot."""
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, beside)
+        except OSError:
+            shutil.copyfile(source, beside)
+        os.replace(beside, target)
+        with contextlib.suppress(OSError):
+            beside.unlink()  # renaming one link onto another of the same file leaves both
+    except OSError as error:
+        raise TemperError(f"cannot write {target}: {error.strerror or error}") from error

@@ -1,0 +1,268 @@
+"""A run: what every process of it executed, in columns, ready for reports and files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from temper import chips
+from temper.chips import Chip
+from temper.cost.records import OpCost, ProgramCost
+from temper.errors import BadFileError
+from temper.profiler.events import Flag, Kind
+from temper.profiler.log import ProcessLog
+from temper.profiler.opinfo import OpInfo, op_infos
+from temper.profiler.timeline import Schedule, schedule
+from temper.profiler.wire import program_from_json
+from temper.program import Program
+
+if TYPE_CHECKING:
+    from temper.profiler.advice import Suggestion
+    from temper.profiler.table import OpTable
+
+# Host time, as time.perf_counter_ns() of the machine that ran; device time is the cost model's.
+MEASURED, MODELLED = "measured", "modelled"
+
+
+@dataclass(frozen=True)
+class ProgramRecord:
+    """One program of one process with its modelled cost."""
+
+    handle: int
+    program: Program
+    cost: ProgramCost
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def chip(self) -> Chip:
+        return chips.get(self.program.chip)
+
+    @cached_property
+    def ops(self) -> Sequence[OpInfo]:
+        return op_infos(self.program, self.chip)
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """When its ops run within one call, on the modelled clock."""
+        return schedule(self.cost)
+
+    @classmethod
+    def from_message(cls, message: Mapping[str, Any]) -> ProgramRecord:
+        program = program_from_json(message["program"])
+        cost = cost_from_json(message["cost"])
+        if len(cost.ops) != len(program.ops):
+            raise BadFileError(
+                f"program {program.name!r} has {len(program.ops)} ops but {len(cost.ops)} costs"
+            )
+        return cls(int(message["handle"]), program, cost, dict(message.get("meta") or {}))
+
+
+def cost_from_json(data: Mapping[str, Any]) -> ProgramCost:
+    """Fields that a newer version added are dropped; missing ones are zero."""
+    try:
+        ops = tuple(
+            OpCost(
+                kernel_ns=float(op["kernel_ns"]),
+                low_ns=float(op.get("low_ns", op["kernel_ns"])),
+                high_ns=float(op.get("high_ns", op["kernel_ns"])),
+                gap_ns=float(op.get("gap_ns", 0.0)),
+                bound=str(op.get("bound", "")),
+                cores=int(op.get("cores", 0)),
+                utilisation={str(k): float(v) for k, v in (op.get("utilisation") or {}).items()},
+                neighbour=str(op.get("neighbour", "")),
+                extrapolated=bool(op.get("extrapolated", False)),
+            )
+            for op in data["ops"]
+        )
+        numbers = {
+            name: float(data.get(name) or 0.0)
+            for name in ProgramCost.__dataclass_fields__
+            if name != "ops"
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadFileError(f"a cost record is damaged: {error!r}") from error
+    return ProgramCost(ops=ops, **numbers)
+
+
+@dataclass(frozen=True)
+class ProcessRun:
+    """What one process did. ``calls``, ``spans`` and the rest are views of its events."""
+
+    hello: Mapping[str, Any]
+    programs: Mapping[int, ProgramRecord]
+    events: np.ndarray
+    names: Mapping[int, str] = field(default_factory=dict)
+    op_host_ns: Mapping[int, Sequence[int]] = field(default_factory=dict)
+    complete: bool = True  # False when the process went without saying goodbye
+
+    @property
+    def pid(self) -> int:
+        return int(self.hello.get("pid", 0))
+
+    def of_kind(self, *kinds: Kind) -> np.ndarray:
+        found: np.ndarray = self.events[np.isin(self.events["kind"], kinds)]
+        return found
+
+    @cached_property
+    def call_indices(self) -> np.ndarray:
+        """Positions in ``events`` of the calls whose program is known, in order of start."""
+        known = np.fromiter(self.programs, dtype=np.uint32, count=len(self.programs))
+        mask = (self.events["kind"] == Kind.CALL) & np.isin(self.events["ref"], known)
+        found = np.flatnonzero(mask)
+        order = np.argsort(self.events["start_ns"][found], kind="stable")
+        ordered: np.ndarray = found[order]
+        return ordered
+
+    @cached_property
+    def calls(self) -> np.ndarray:
+        return self.events[self.call_indices]
+
+    @cached_property
+    def op_count(self) -> int:
+        sizes = {handle: len(record.program.ops) for handle, record in self.programs.items()}
+        handles, counts = np.unique(self.calls["ref"], return_counts=True)
+        return int(sum(sizes[int(h)] * int(n) for h, n in zip(handles, counts, strict=True)))
+
+    def name(self, index: int) -> str:
+        return self.names.get(int(index), "")
+
+    @classmethod
+    def from_log(cls, log: ProcessLog) -> ProcessRun:
+        """A damaged program record costs its calls, not the run."""
+        programs = {}
+        for handle, message in log.programs.items():
+            try:
+                programs[handle] = ProgramRecord.from_message(message)
+            except BadFileError:
+                log.damaged += 1
+        names, hosts = dict(log.names), dict(log.op_host_ns)
+        return cls(dict(log.hello), programs, log.table, names, hosts, log.closed)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One profile: any number of processes, and what is known about the whole."""
+
+    processes: Sequence[ProcessRun]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what was lost or could not be understood
+
+    @classmethod
+    def from_logs(cls, logs: Iterable[ProcessLog], **meta: Any) -> Run:
+        processes, notes = [], []
+        for log in logs:
+            if log.empty:
+                continue
+            process = ProcessRun.from_log(log)
+            processes.append(process)
+            if log.damaged:
+                notes.append(f"process {process.pid}: {log.damaged} damaged messages left out")
+            if not process.complete:
+                notes.append(
+                    f"process {process.pid} ended without closing its connection; "
+                    "everything that it had sent is kept"
+                )
+        return cls(sorted(processes, key=_first_ns), meta, tuple(notes))
+
+    @property
+    def op_count(self) -> int:
+        """Ops executed, host ops included."""
+        return sum(process.op_count for process in self.processes)
+
+    @property
+    def records(self) -> Iterator[ProgramRecord]:
+        for process in self.processes:
+            yield from process.programs.values()
+
+    @property
+    def chip(self) -> Chip | None:
+        return next((record.chip for record in self.records), None)
+
+    @cached_property
+    def table(self) -> OpTable:
+        """One row for each op of each program, with the number of times it ran."""
+        from temper.profiler.run_table import table_of_run
+
+        return table_of_run(self)
+
+    def top(self, count: int = 5) -> list[OpRecord]:
+        """The ops that took the most modelled device time, all calls together."""
+        rows = sorted(self.op_records(), key=lambda row: -row.total_ns)
+        return rows[:count]
+
+    def op_records(self) -> Iterator[OpRecord]:
+        for process in self.processes:
+            handles, counts = np.unique(process.calls["ref"], return_counts=True)
+            for handle, count in zip(handles, counts, strict=True):
+                record = process.programs[int(handle)]
+                for index, (info, cost) in enumerate(zip(record.ops, record.cost.ops, strict=True)):
+                    yield OpRecord(process.pid, record, index, info, cost, int(count))
+
+    def advice(self) -> list[Suggestion]:
+        """Changes worth making, best first, each with its modelled gain."""
+        from temper.profiler.advice import advise
+
+        return advise(self)
+
+    def save(self, directory: str | Path) -> Path:
+        """Write the run folder: CSVs, traces, report and records."""
+        from temper.profiler.writers import write_run
+
+        return write_run(self, Path(directory))
+
+
+@dataclass(frozen=True)
+class OpRecord:
+    """One op of one program and how often it ran."""
+
+    pid: int
+    record: ProgramRecord = field(repr=False)
+    index: int
+    info: OpInfo = field(repr=False)
+    cost: OpCost
+    count: int
+
+    @property
+    def name(self) -> str:
+        return self.info.name
+
+    @property
+    def code(self) -> str:
+        return self.info.code
+
+    @property
+    def location(self) -> str:
+        return self.info.location
+
+    @property
+    def total_ns(self) -> float:
+        """Modelled kernel time of all its executions."""
+        return self.cost.kernel_ns * self.count
+
+    def __str__(self) -> str:
+        low, high = self.cost.low_ns / 1e3, self.cost.high_ns / 1e3
+        return (
+            f"{self.name}  {self.count} x {self.cost.kernel_ns / 1e3:.1f} µs "
+            f"({low:.1f} to {high:.1f}, modelled)  bound: {self.cost.bound}  {self.location}"
+        )
+
+
+def _first_ns(process: ProcessRun) -> int:
+    return int(process.events["start_ns"].min()) if len(process.events) else 0
+
+
+def call_flags(events: np.ndarray, flag: Flag) -> np.ndarray:
+    """Which calls carry a flag."""
+    marked: np.ndarray = (events["flags"] & flag) != 0
+    return marked
+
+
+def dumps(value: Any) -> str:
+    """JSON as every file of the run folder writes it."""
+    return json.dumps(value, default=str, ensure_ascii=False)
