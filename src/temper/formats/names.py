@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from temper.errors import UsageError
 
 # Canonical name -> the spellings of ttnn, tt-mlir, tt-xla, pybuda and torch, without case, dashes
-# and underscores. The last two are formats of the matrix engine and of no stored tensor.
+# and underscores. tf32 lives only inside the matrix engine: no tensor is stored in it.
 _FORMAT_SPELLINGS: Mapping[str, tuple[str, ...]] = {
     "float32": ("float32", "fp32", "f32", "float"),
     "bfloat16": ("bfloat16", "bf16", "float16b", "fp16b"),

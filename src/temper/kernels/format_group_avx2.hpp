@@ -37,7 +37,7 @@ inline void store_part(float *dst, const Block &block, std::size_t count) {
 }
 
 // Past the caches: saves reading each destination line before it is overwritten.
-constexpr std::size_t kStreamAlignment = 16;
+inline bool can_stream(const float *dst) { return reinterpret_cast<std::uintptr_t>(dst) % 16 == 0; }
 inline void stream(float *dst, const Block &block) {
     __m128i *p = reinterpret_cast<__m128i *>(dst);
     _mm_stream_si128(p, _mm256_castsi256_si128(block.lo));

@@ -23,9 +23,9 @@ inline void store_part(float *dst, const Block &block, std::size_t count) {
     std::memcpy(dst, block.lane, count * sizeof(float));
 }
 
+inline bool can_stream(const float *) { return false; }
 inline void stream(float *dst, const Block &block) { store(dst, block); }
 inline void stream_end() {}
-constexpr std::size_t kStreamAlignment = 0;  // no streaming stores
 
 inline Block round_bf16(Block block) {
     for (std::uint32_t &x : block.lane) {

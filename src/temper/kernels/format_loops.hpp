@@ -43,8 +43,7 @@ template <class Op>
 void map_flat(const Op &op, const float *src, float *dst, std::size_t begin, std::size_t end,
               std::size_t count, bool past_caches) {
     const std::size_t whole = end * 16 <= count ? end : count / 16;
-    if (past_caches && kStreamAlignment != 0 &&
-        reinterpret_cast<std::uintptr_t>(dst) % kStreamAlignment == 0) {
+    if (past_caches && can_stream(dst)) {
         for (std::size_t i = begin; i < whole; ++i) stream(dst + i * 16, op(load(src + i * 16)));
         stream_end();
     } else {
@@ -86,8 +85,8 @@ inline void add_round_bf16(float *sum, const float *part, std::size_t begin, std
     }
 }
 
-// Runs of up to kRun neighbouring tiles [begin, end): reading a long piece of each row suits the
-// hardware prefetcher, and the run's tiles stay in the first cache.
+// Runs of up to kRun neighbouring tiles [begin, end): long pieces of each row are read together, and
+// the run's tiles stay in the first cache.
 template <class Codec>
 void pack_runs(const float *src, std::uint8_t *dst, const Tiling &tiling, std::size_t begin,
                std::size_t end) {
@@ -102,6 +101,8 @@ void pack_runs(const float *src, std::uint8_t *dst, const Tiling &tiling, std::s
             const float *from = corner + row * tiling.columns;
             const std::size_t face_row = (row / 16) * 32 + row % 16;
             for (std::size_t column = 0; column < at.columns; column += 16) {
+                // 32 short pieces defeat the hardware prefetcher, so ask for the next run's piece.
+                __builtin_prefetch(from + column + Tiling::kRun * 32);
                 std::uint8_t *tile = tiles + column / 32 * kTileBytes;
                 const std::size_t group = face_row + column / 16 % 2 * 16;
                 const std::size_t rest = at.columns - column;
@@ -118,9 +119,7 @@ template <class Codec>
 void unpack_runs(const std::uint8_t *src, float *dst, const Tiling &tiling, std::size_t begin,
                  std::size_t end, bool past_caches) {
     constexpr std::size_t kTileBytes = Codec::kExponentBytes + 64 * Codec::kGroupBytes;
-    const bool streaming = past_caches && kStreamAlignment != 0 &&
-                           reinterpret_cast<std::uintptr_t>(dst) % kStreamAlignment == 0 &&
-                           tiling.columns % 16 == 0;
+    const bool streaming = past_caches && can_stream(dst) && tiling.columns % 16 == 0;
     for (std::size_t run = begin; run < end; ++run) {
         const Run at = tiling.run(run);
         const std::uint8_t *tiles = src + at.first_tile * kTileBytes;
