@@ -1,0 +1,49 @@
+"""What software cannot read, with the figures for the card that was found."""
+
+from __future__ import annotations
+
+from temper.doctor.cards import Card
+from temper.doctor.finding import Finding
+from temper.doctor.registry import Context, Result, check
+
+# The tuning guide's power supplies; it names none for the newer boards.
+GUIDE_SUPPLY_W = {"e75": 750, "e150": 1000}
+_PLUGS = {"e75": "one 6-pin plug", "e150": "one 6+2-pin and one 6-pin plug"}
+_COOLING = {"e75": "active blower", "e150": "passive: the case must move the air"}
+
+
+@check("by-hand", "by hand")
+def by_hand(context: Context) -> Result:
+    if not context.has_card:
+        return
+    seen: set[str] = set()
+    for card in context.cards:
+        if card.title not in seen:
+            seen.add(card.title)
+            yield from _for_card(card)
+
+
+def _for_card(card: Card) -> Result:
+    def item(name: str, text: str, source: str) -> Finding:
+        return Finding(name, "by hand", "manual", text, source=source, card=card.label)
+
+    if card.arch == "grayskull":
+        boards = [card.board] if card.board in GUIDE_SUPPLY_W else list(GUIDE_SUPPLY_W)
+        supply = ", ".join(f"{GUIDE_SUPPLY_W[b]} W for {b}" for b in boards)
+        plugs = "; ".join(f"{b}: {_PLUGS[b]}" for b in boards)
+        cooling = "; ".join(f"{b}: {_COOLING[b]}" for b in boards)
+        yield item("supply", f"power supply of at least {supply}; {plugs}", "tuning guide")
+        yield item("airflow", f"at least 30 CFM over the card ({cooling})", "tuning guide")
+        yield item("ambient", "room between 10 and 35 °C", "Grayskull specification")
+        return
+    watts = f"{card.chip.board_power_w} W" if card.chip else "its board power"
+    yield item(
+        "supply", f"power supply with {watts} to spare for the card (the guide names none)",
+        "board specification",
+    )  # fmt: skip
+    yield item(
+        "airflow", "airflow over the card; the guide's 30 CFM is for Grayskull, more power needs "
+        "more air", "tuning guide; board specification",
+    )  # fmt: skip
+    if card.arch == "blackhole":
+        yield item("bios", "PCIe error handling (AER) 'OS first' in the BIOS", "Blackhole guide")

@@ -1,0 +1,80 @@
+"""Environment variables of tt-metal and tt-xla: real names, and wrong ones in circulation."""
+
+from __future__ import annotations
+
+# From tt-metal rtoptions.cpp and tt-xla's getenv calls (mid-2026); new versions add more, so a
+# name missing here is only reported when it is nearly one of these.
+KNOWN_VARIABLES = (
+    "ARCH_NAME",
+    "TT_COMPILE_ONLY_SYSTEM_DESC",
+    "TT_METAL_ARC_DEBUG_BUFFER_SIZE",
+    "TT_METAL_CACHE",
+    "TT_METAL_CLEAR_DRAM",
+    "TT_METAL_CLEAR_L1",
+    "TT_METAL_DEVICE_PROFILER",
+    "TT_METAL_DEVICE_PROFILER_DISPATCH",
+    "TT_METAL_DEVICE_PROFILER_NOC_EVENTS",
+    "TT_METAL_DEVICE_PROFILER_NOC_EVENTS_RPT_PATH",
+    "TT_METAL_DISABLE_DMA_OPS",
+    "TT_METAL_DISABLE_RELAXED_MEM_ORDERING",
+    "TT_METAL_DISPATCH_DATA_COLLECTION",
+    "TT_METAL_DPRINT_CHIPS",
+    "TT_METAL_DPRINT_CORES",
+    "TT_METAL_DPRINT_ETH_CORES",
+    "TT_METAL_DPRINT_FILE",
+    "TT_METAL_DPRINT_RISCVS",
+    "TT_METAL_ENABLE_ERISC_IRAM",
+    "TT_METAL_ENABLE_GATHERING",
+    "TT_METAL_ENABLE_HW_CACHE_INVALIDATION",
+    "TT_METAL_GTEST_ETH_DISPATCH",
+    "TT_METAL_GTEST_NUM_HW_CQS",
+    "TT_METAL_HOME",
+    "TT_METAL_INSPECTOR",
+    "TT_METAL_INSPECTOR_LOG_PATH",
+    "TT_METAL_KERNEL_MAP",
+    "TT_METAL_KERNEL_PATH",
+    "TT_METAL_KERNELS_EARLY_RETURN",
+    "TT_METAL_LOGGER_LEVEL",
+    "TT_METAL_LOGGER_TYPES",
+    "TT_METAL_MEM_PROFILER",
+    "TT_METAL_NULL_KERNELS",
+    "TT_METAL_PROFILER_DIR",
+    "TT_METAL_PROFILER_PROGRAM_SUPPORT_COUNT",
+    "TT_METAL_PROFILER_SYNC",
+    "TT_METAL_RISCV_DEBUG_INFO",
+    "TT_METAL_RUNTIME_ROOT",
+    "TT_METAL_SIMULATOR",
+    "TT_METAL_SKIP_DELETING_BUILT_CACHE",
+    "TT_METAL_SKIP_ETH_CORES_WITH_RETRAIN",
+    "TT_METAL_SKIP_LOADING_FW",
+    "TT_METAL_SLOW_DISPATCH_MODE",
+    "TT_METAL_TRACE_ALLOC_TRACKING",
+    "TT_METAL_TRACY_MID_RUN_PUSH",
+    "TT_METAL_VALIDATE_PROGRAM_BINARIES",
+    "TT_METAL_VISIBLE_DEVICE",
+    "TT_METAL_VISIBLE_DEVICES",
+    "TT_METAL_WATCHER",
+    "TT_METAL_WATCHER_APPEND",
+    "TT_METAL_WATCHER_DUMP_ALL",
+    "TT_METAL_WATCHER_NOINLINE",
+    "TT_RUNTIME_ENABLE_PROGRAM_CACHE",
+    "TT_RUNTIME_TRACE_REGION_SIZE",
+)
+
+# name -> (the right name, why)
+WRONG_VARIABLES = {
+    "TT_METAL_PROFILER": (
+        "TT_METAL_DEVICE_PROFILER",
+        "the tuning guide names it, but no version of tt-metal reads it",
+    ),
+    "TT_METAL_ENABLE_PROFILER": (
+        "TT_METAL_DEVICE_PROFILER",
+        "a build option's name; at run time the device profiler has this one",
+    ),
+    "TT_METAL_TRACE_REGION_SIZE": (
+        "TT_RUNTIME_TRACE_REGION_SIZE",
+        "tt-xla reads the TT_RUNTIME name",
+    ),
+    "TT_TRACE_REGION_SIZE": ("TT_RUNTIME_TRACE_REGION_SIZE", "tt-xla reads the TT_RUNTIME name"),
+    "TT_ARCH_NAME": ("ARCH_NAME", "the variable has no prefix"),
+}
