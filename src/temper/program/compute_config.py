@@ -24,11 +24,12 @@ def default_compute(
     level: int,
     *,
     k: int = 0,
+    norm: str = "layer",
 ) -> dict[str, Any]:
     """``fidelity``, ``fp32_acc``, ``packer_l1_acc`` and ``approx`` of an op of that kind.
 
-    ``k`` is the length of a matmul's sums when the caller knows it. A kind that has no compute
-    attributes gives an empty mapping.
+    ``k`` is the length of a matmul's sums when the caller knows it, ``norm`` the variant of a
+    LayerNorm. A kind that has no compute attributes gives an empty mapping.
     """
     if "fidelity" not in KINDS[kind].attrs:
         return {}
@@ -45,7 +46,8 @@ def default_compute(
         return _config("HiFi4", approx=True)
     if kind == "Reduce":
         return _config(_exact(arch))
-    return _config("HiFi4")
+    # ttnn 0.81 sums a layer norm in float32 by default but not an rms norm (seen in its buffers).
+    return _config("HiFi4", fp32_acc=kind == "LayerNorm" and norm == "layer")
 
 
 def _matmul(

@@ -321,7 +321,7 @@ def subblock(h: int, w: int, fp32_acc: bool, *, one_row: bool = False) -> tuple[
 def _shrink(
     p: _Problem, per_m: int, per_n: int, block_w: int, *, shrink_k: bool
 ) -> tuple[int, int, int]:
-    """Largest output block (squarest of equal area) and K block whose buffers fit."""
+    """Largest output block (squarest of equal area) whose buffers fit, then the deepest K."""
     if p.fits(per_m, per_n, block_w):
         return per_m, per_n, block_w
     by_area: dict[int, tuple[int, int]] = {}
@@ -331,8 +331,9 @@ def _shrink(
             if known is None or max(m, n) / min(m, n) <= max(known) / min(known):
                 by_area[m * n] = (m, n)
     blocks = [by_area[area] for area in sorted(by_area, reverse=True)]
-    for k in _divisors(block_w) if shrink_k else [block_w]:
-        for m, n in blocks:
+    depths = _divisors(block_w) if shrink_k else [block_w]
+    for m, n in blocks:
+        for k in depths:
             if p.fits(m, n, k):
                 return m, n, k
     return 1, 1, 1
