@@ -1,55 +1,128 @@
-"""Kernels that only move data: slices, reshapes, layouts, shards, heads, caches."""
+"""Kernels that move pages as they are: slices, shards, concatenation, repetition, embedding."""
 
 from __future__ import annotations
 
 import math
 
 from temper.cost.records import Physics
-from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory, letter
+from temper.cost.work import CORE_GBPS, SHORT, Work, kind_of_memory, letter
 from temper.program.tensor import TensorSpec
 
 
-def _route(work: Work) -> str:
-    return f"{kind_of_memory(work.x)}-{kind_of_memory(work.y)}"
-
-
-def _rows(spec: TensorSpec) -> float:
+def rows_of(spec: TensorSpec) -> float:
     """Logical rows: pieces of the innermost dimension."""
     return float(math.prod(spec.shape[:-1])) if spec.shape else 1.0
 
 
-def pages(work: Work, family: str, variant: tuple[str, ...], *,
-          moved: TensorSpec | None = None, units: float | None = None) -> Physics:
-    """Every core reads its share of pages and writes it; the moved tensor sets the amount."""
-    y = moved or work.y
-    units = float(y.pages) if units is None else units
-    cores = work.cores(units)
-    share = math.ceil(y.pages / cores)
-    x = work.x
-    read_ns = work.page_ns(x, min(x.page_bytes, max(y.page_bytes, 32)) if x.layout != "tile" else None)
-    sharded_in = kind_of_memory(x) == "sharded"
-    sharded_out = kind_of_memory(y) == "sharded"
-    row_ns = work.page_ns(x, 32)
-    bytes_moved = float(y.size_bytes)
-    in_dram = x.memory.buffer == "dram"
-    out_dram = work.y.memory.buffer == "dram"
+def route(work: Work) -> str:
+    return f"{kind_of_memory(work.x)}-{kind_of_memory(work.y)}"
+
+
+def variant(work: Work) -> tuple[str, ...]:
+    layouts = letter(work.x) + letter(work.y)
+    return (f"{work.code}:{layouts}", route(work), SHORT[work.y.format])
+
+
+def share_ns(work: Work, spec: TensorSpec, cores: int, pages: float | None = None) -> float:
+    """Time of the busiest core to move its share: page by page, or a shard in one piece."""
+    pages = float(spec.pages) if pages is None else pages
+    if kind_of_memory(spec) == "sharded":
+        return pages * spec.page_bytes / cores / CORE_GBPS[work.chip.arch]
+    return math.ceil(pages / cores) * work.page_ns(spec)
+
+
+def moved(work: Work, family: str, amount: TensorSpec, *, units: float | None = None) -> Physics:
+    """A copy of ``amount`` from the input's memory to the output's."""
+    x, y = work.x, work.y
+    cores = work.cores(float(amount.pages) if units is None else units)
+    size = float(amount.size_bytes)
+    both = (x.memory.buffer == "dram") + (y.memory.buffer == "dram")
+    scale = float(amount.pages)
+    # A row read in pieces costs a request a piece.
+    pieces = rows_of(amount) / cores * work.page_ns(x, 32)
     return Physics(
         family,
-        variant,
+        variant(work),
         cores,
         {**work.launch(), "cores": 10.0 * cores},
         {
-            "dram": work.dram_ns(bytes_moved * (in_dram + out_dram)),
-            "noc": share * (read_ns * (0.5 if sharded_in else 1) + work.page_ns(y) * (0.5 if sharded_out else 1)),
-            "noc_rows": math.ceil(_rows(y) / cores) * row_ns,
+            "dram": work.dram_ns(size * both),
+            "noc": share_ns(work, x, cores, scale * min(1.0, amount.page_bytes / max(x.page_bytes, 1)))
+            + share_ns(work, y, cores, scale * min(1.0, amount.page_bytes / max(y.page_bytes, 1))),
+            "noc_pages": math.ceil(scale / cores) * work.page_ns(amount, amount.page_bytes),
+            "noc_rows": pieces if amount.layout == "row_major" else 0.0,
         },
-        size=bytes_moved,
+        size=size,
     )
 
 
-def simple(family: str):  # type: ignore[no-untyped-def]
-    def physics(work: Work) -> Physics:
-        variant = (work.code, letter(work.x) + letter(work.y), _route(work), SHORT[work.y.format])
-        return pages(work, family, variant)
+def smaller(work: Work) -> TensorSpec:
+    """What partial ops move: the smaller of input and output."""
+    return work.x if work.x.size_bytes <= work.y.size_bytes else work.y
 
-    return physics
+
+def slice_(work: Work) -> Physics:
+    return moved(work, "slice", work.y)
+
+
+def to_interleaved(work: Work) -> Physics:
+    return moved(work, "sharded_to_interleaved", smaller(work))
+
+
+def to_sharded(work: Work) -> Physics:
+    return moved(work, "interleaved_to_sharded", smaller(work))
+
+
+def reshard(work: Work) -> Physics:
+    return moved(work, "reshard", work.y)
+
+
+def move(work: Work) -> Physics:
+    return moved(work, "move", work.y)
+
+
+def concat(work: Work) -> Physics:
+    return moved(work, "concat", work.y)
+
+
+def pad(work: Work) -> Physics:
+    return moved(work, "pad", work.y)
+
+
+def repeat(work: Work) -> Physics:
+    """Each input row is read once and written many times, by one core."""
+    base = moved(work, "repeat", work.y)
+    x, y = work.x, work.y
+    busy = max(1, min(base.cores, x.pages))
+    copies = math.ceil(y.pages / busy)
+    overlap = {**base.overlap, "noc_pages": copies * work.page_ns(y)}
+    return Physics("repeat", base.variant, base.cores, base.serial, overlap, base.size)
+
+
+def embedding(work: Work) -> Physics:
+    return moved(work, "embedding", work.y, units=work.y.pages / 1.0)
+
+
+def gather(work: Work) -> Physics:
+    return moved(work, "gather_scatter", work.y)
+
+
+def generic(work: Work) -> Physics:
+    """Any op that no family knows: bytes, pages and tiles of everything it touches."""
+    tensors = (*work.inputs, *work.outputs)
+    largest = max(tensors, key=lambda s: s.size_bytes)
+    cores = work.cores(float(largest.pages))
+    size = float(sum(s.size_bytes for s in tensors))
+    in_dram = float(sum(s.size_bytes for s in tensors if s.memory.buffer == "dram"))
+    return Physics(
+        "other",
+        (work.code, route(work)),
+        cores,
+        work.launch(),
+        {
+            "dram": work.dram_ns(in_dram),
+            "noc": sum(share_ns(work, s, cores) for s in tensors),
+            "compute": work.cycles_ns(sum(s.tiles for s in tensors) / cores * 100.0),
+        },
+        size=size,
+    )

@@ -4,29 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from temper.cost import data_movement, elementwise, matmul
+from temper.cost import (
+    attention,
+    conv,
+    data_movement,
+    elementwise,
+    layout,
+    matmul,
+    norm,
+    reduce,
+)
 from temper.cost.records import Physics
 from temper.cost.work import Work
 from temper.program.ops import KINDS
 
-_MOVES = [
-    "slice", "tilize", "untilize", "sharded_to_interleaved", "interleaved_to_sharded", "rope",
-    "heads", "reshape", "kv_cache", "transpose", "reshard", "concat", "move", "halo", "fill_pad",
-    "permute", "embedding", "repeat", "pad", "other", "gather_scatter", "conv2d", "sdpa",
-    "sdpa_decode", "rmsnorm", "layernorm", "reduce", "softmax", "groupnorm", "norm_partial",
-    "sparse_matmul", "topk", "cumsum", "pool", "upsample", "grid_sample",
-]  # fmt: skip
-
 PHYSICS: Mapping[str, Callable[[Work], Physics]] = {
-    **{name: data_movement.simple(name) for name in _MOVES},
     "matmul": matmul.physics,
+    "sparse_matmul": matmul.sparse,
+    "conv2d": conv.conv2d,
+    "halo": conv.halo,
+    "pool": conv.pool,
+    "upsample": conv.upsample,
+    "grid_sample": conv.grid_sample,
     "unary": elementwise.unary,
     "binary": elementwise.binary,
     "ternary": elementwise.ternary,
     "typecast": elementwise.typecast,
     "copy": elementwise.copy,
+    "full": data_movement.generic,
+    "slice": data_movement.slice_,
+    "sharded_to_interleaved": data_movement.to_interleaved,
+    "interleaved_to_sharded": data_movement.to_sharded,
+    "reshard": data_movement.reshard,
+    "move": data_movement.move,
+    "concat": data_movement.concat,
+    "pad": data_movement.pad,
+    "repeat": data_movement.repeat,
+    "embedding": data_movement.embedding,
+    "gather_scatter": data_movement.gather,
+    "other": data_movement.generic,
+    "tilize": layout.tilize,
+    "untilize": layout.untilize,
+    "reshape": layout.reshape,
+    "transpose": layout.transpose,
+    "permute": layout.permute,
+    "fill_pad": layout.fill_pad,
+    "conv_prepare": layout.permute,
+    "sdpa": attention.sdpa,
+    "sdpa_decode": attention.sdpa_decode,
+    "rope": attention.rope,
+    "heads": attention.heads,
+    "kv_cache": attention.kv_cache,
+    "rmsnorm": norm.rms,
+    "layernorm": norm.layer,
+    "norm_partial": norm.partial,
+    "groupnorm": norm.group,
+    "batchnorm": norm.batch,
+    "reduce": reduce.reduce,
+    "softmax": reduce.softmax,
+    "topk": reduce.topk,
+    "argmax": reduce.topk,
+    "sort": reduce.topk,
+    "cumsum": reduce.cumsum,
 }
-
 
 # Exponent that joins overlapped terms: 1 adds them, a large one takes the longest.
 POWER = {"other": 2.0}
@@ -40,4 +80,4 @@ def family_of(work: Work) -> str:
 
 
 def physics(work: Work) -> Physics:
-    return PHYSICS.get(family_of(work), PHYSICS["other"])(work)
+    return PHYSICS.get(family_of(work), data_movement.generic)(work)

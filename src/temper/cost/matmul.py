@@ -73,3 +73,14 @@ def physics(work: Work) -> Physics:
         },
         size=2.0 * out_tiles * kt * 32768,
     )
+
+
+def sparse(work: Work) -> Physics:
+    """Matmul over experts of which only ``nnz`` are computed."""
+    base = physics(work)
+    batch_a, batch_b = work.inputs[0].matrix[0], work.inputs[1].matrix[0]
+    active = int(work.attr("nnz") or 0) or min(batch_a, batch_b)
+    scale = active / max(1, batch_a, batch_b)
+    overlap = {name: value * scale for name, value in base.overlap.items()}
+    serial = {**base.serial, "blocks": base.serial["blocks"] * active}
+    return Physics("sparse_matmul", base.variant[:1], base.cores, serial, overlap, base.size * scale)

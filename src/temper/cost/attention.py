@@ -1,0 +1,174 @@
+"""Attention and what surrounds it: scaled dot product, decode, rotary embedding, heads, caches."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from temper.chips import FIDELITY_PHASES
+from temper.cost.data_movement import moved, route, share_ns, variant
+from temper.cost.records import Physics
+from temper.cost.work import SHORT, Work, kind_of_memory
+from temper.program.tensor import TILE, TensorSpec, ceil_div
+
+EXP_CYCLES = 250.0  # approximate exponential and the running sums of one score tile
+
+
+def _four(spec: TensorSpec) -> tuple[int, int, int, int]:
+    shape = (1, 1, 1, 1, *spec.shape)[-4:]
+    return shape[0], shape[1], shape[2], shape[3]
+
+
+def _setting(work: Work, name: str) -> int:
+    """A number in the profiler's text of the program config, or 0."""
+    misc = work.attr("misc", {})
+    if name in misc:
+        found = re.search(r"\d+", str(misc[name]))
+    else:
+        found = re.search(rf"{name}=(\d+)", str(misc.get("cfg", "")))
+    return int(found.group(found.lastindex or 0)) if found else 0
+
+
+def sdpa(work: Work) -> Physics:
+    q, k = work.inputs[0], work.inputs[1] if len(work.inputs) > 1 else work.inputs[0]
+    batch, heads, seq, depth = _four(q)
+    keys_batch, _, keys, _ = _four(k)
+    paged = keys_batch not in (batch, 1)
+    start = _setting(work, "chunk_start_idx")
+    keys = seq + start if paged else keys
+    window = _setting(work, "sliding_window_size")
+    causal = str(work.attr("misc", {}).get("is_causal", work.attr("causal"))).lower() == "true"
+    qt, kt, dt = ceil_div(seq, TILE), ceil_div(keys, TILE), ceil_div(depth, TILE)
+    seen = float(kt)
+    if causal:
+        seen = (kt - qt) + (qt + 1) / 2 if kt >= qt else kt / 2
+    if window:
+        seen = min(seen, window / TILE + 1)
+    chunk = max(1, ceil_div(_setting(work, "q_chunk_size") or 32, TILE))
+    chunk_k = max(1, ceil_div(_setting(work, "k_chunk_size") or 32, TILE))
+    units = batch * heads * ceil_div(qt, chunk)
+    cores = work.cores(float(units))
+    rounds = math.ceil(units / cores)
+    tiles = rounds * min(chunk, qt) * max(seen, min(chunk_k, kt))  # score tiles of a core
+    phases = FIDELITY_PHASES.get(str(work.attr("fidelity") or "HiFi2"), 2)
+    key_tile = k.page_bytes
+    steps = rounds * max(1.0, seen / chunk_k)
+    return Physics(
+        "sdpa",
+        ("paged" if paged else "plain", SHORT[k.format]),
+        cores,
+        {**work.launch(), "blocks": 600.0 * steps, "start": 400.0 * rounds},
+        {
+            "compute": work.cycles_ns(tiles * dt * 2 * 16 * phases),
+            "sfpu": work.cycles_ns(tiles * EXP_CYCLES),
+            "dram": work.dram_ns(float(q.size_bytes + work.y.size_bytes)),
+            "noc": rounds * seen * dt * 2 * work.page_ns(k, key_tile),
+        },
+        size=float(batch * heads * seq * seen * TILE * depth * 4),
+    )
+
+
+def sdpa_decode(work: Work) -> Physics:
+    q, k = work.inputs[0], work.inputs[1] if len(work.inputs) > 1 else work.inputs[0]
+    _, users, heads, depth = _four(q)
+    blocks, kv_heads, length, _ = _four(k)
+    cached = length if blocks == users else blocks * length // max(1, users)
+    context = int(work.attr("ctx") or 0)
+    window = _setting(work, "sliding_window_size")
+    known = "known" if context else "unknown"
+    keys = context or min(cached, 1024)
+    if window:
+        keys = min(keys, window)
+    keys = max(keys, TILE)
+    cores = work.cores(float(users * kv_heads * 8))
+    kt, dt = ceil_div(keys, TILE), ceil_div(depth, TILE)
+    per_core = users * kv_heads * kt / cores
+    size = users * kv_heads * kt * dt * 2 * float(k.page_bytes)
+    phases = FIDELITY_PHASES.get(str(work.attr("fidelity") or "HiFi2"), 2)
+    return Physics(
+        "sdpa_decode",
+        (known, kind_of_memory(q), SHORT[k.format]),
+        cores,
+        {**work.launch(), "start": 4000.0, "heads": 40.0 * min(users * heads, 4096) / 8},
+        {
+            "compute": work.cycles_ns(math.ceil(per_core) * dt * 2 * 16 * phases),
+            "sfpu": work.cycles_ns(math.ceil(per_core) * EXP_CYCLES),
+            "dram": work.dram_ns(size),
+            "noc": math.ceil(per_core) * dt * 2 * work.page_ns(k),
+        },
+        size=size,
+    )
+
+
+def rope(work: Work) -> Physics:
+    x, y = work.x, work.y
+    rows = x.tiles // max(1, ceil_div(x.shape[-1], TILE))
+    cores = work.cores(float(rows))
+    tiles = math.ceil(rows / cores) * ceil_div(x.shape[-1], TILE)
+    in_dram = sum(s.size_bytes for s in (x, y) if s.memory.buffer == "dram")
+    tables = sum(math.ceil(tiles) * work.page_ns(s) for s in work.inputs[1:3])
+    return Physics(
+        "rope",
+        (work.code, route(work), kind_of_memory(work.inputs[1]) if len(work.inputs) > 1 else ""),
+        cores,
+        {**work.launch(), "cores": 10.0 * cores},
+        {
+            "dram": work.dram_ns(float(in_dram)),
+            "noc": share_ns(work, x, cores) + share_ns(work, y, cores),
+            "noc_tables": tables,
+            "compute": work.cycles_ns(tiles * 900.0),
+        },
+        size=float(x.size_bytes),
+    )
+
+
+def heads(work: Work) -> Physics:
+    code = work.code
+    x, y = work.x, work.y
+    base = moved(work, "heads", x if "Create" in code else y)
+    lines = 0.0
+    misc = work.attr("misc", {})
+    if "Decode" in code and "Concat" in code:
+        _, users, _, depth = _four(x)
+        lines = users * ceil_div(depth, 16) * work.page_ns(x, 32)
+    elif "Decode" in code:
+        depth = int(misc.get("head_dim") or 128)
+        count = ceil_div(x.shape[-1], depth) if x.shape else 1
+        lines = count * ceil_div(depth, 16) * work.page_ns(x, 32)
+    kind = (code, route(work))
+    if lines:
+        overlap = {"noc_lines": lines, "dram": base.overlap["dram"], "noc": 0.0, "noc_pages": 0.0}
+        return Physics("heads", kind, base.cores, base.serial, overlap, base.size)
+    overlap = {**base.overlap, "noc_lines": 0.0}
+    return Physics("heads", kind, base.cores, base.serial, overlap, base.size)
+
+
+def kv_cache(work: Work) -> Physics:
+    code = work.code
+    cache = work.x
+    new = work.inputs[1] if len(work.inputs) > 1 else work.x
+    _, kv_heads, _, depth = _four(cache)
+    if "Fill" in code:
+        cores = work.cores(float(new.tiles))
+        tiles = math.ceil(new.tiles / cores)
+        work_tiles = 0.0
+    else:
+        _, users, _, _ = _four(new)
+        cores = work.cores(float(users))
+        tiles = math.ceil(users / cores) * kv_heads * ceil_div(depth, TILE)
+        work_tiles = float(tiles)
+        if "Fused" in code:
+            tiles = math.ceil(2 * users / cores) * kv_heads * ceil_div(depth, TILE)
+    both = float(tiles * cores * cache.page_bytes * 2)
+    return Physics(
+        "kv_cache",
+        (code, SHORT[cache.format]),
+        cores,
+        {**work.launch(), "cores": 10.0 * cores},
+        {
+            "dram": work.dram_ns(both),
+            "noc": tiles * 2 * work.page_ns(cache),
+            "compute": work.cycles_ns(work_tiles * 300.0),
+        },
+        size=both,
+    )

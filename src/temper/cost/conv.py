@@ -1,0 +1,111 @@
+"""Convolution and what surrounds it: halo, pooling, upsampling."""
+
+from __future__ import annotations
+
+import math
+
+from temper.chips import FIDELITY_PHASES
+from temper.cost.data_movement import moved, route, share_ns
+from temper.cost.layout import TILIZE_CYCLES
+from temper.cost.records import Physics
+from temper.cost.work import CORE_GBPS, SHORT, Work, dram_bytes
+from temper.program.tensor import TILE, TILE_BYTES, ceil_div
+
+
+def conv2d(work: Work) -> Physics:
+    x, y = work.x, work.y
+    weight = work.inputs[1] if len(work.inputs) > 1 else x
+    kernel = work.attr("kernel") or [1, 1]
+    window = int(kernel[0]) * int(kernel[1])
+    channels = int(work.attr("in_channels") or 0)
+    if "family" in work.op.attrs or channels <= 1:
+        channels = x.shape[-1] if x.shape else 1
+    groups = max(1, int(work.attr("groups") or 1))
+    out = y.shape[-1] if y.shape else 1
+    rows = max(1, math.prod(y.shape[:-1]))
+    mt, nt = ceil_div(rows, TILE), ceil_div(out, TILE)
+    kt = ceil_div(window * max(1, channels // groups if groups == channels else channels), TILE)
+    cores = work.cores(float(mt))
+    sharding = y.memory.sharding if y.memory.sharded else "interleaved"
+    if sharding == "block":
+        across = max(1, int(math.isqrt(cores)))
+        mine = math.ceil(mt / max(1, cores // across)) * math.ceil(nt / across)
+        gathered = math.ceil(mt / max(1, cores // across)) * kt
+    elif sharding == "width":
+        mine = mt * math.ceil(nt / cores)
+        gathered = mt * kt
+    else:
+        mine = math.ceil(mt / cores) * nt
+        gathered = math.ceil(mt / cores) * kt
+    phases = FIDELITY_PHASES.get(str(work.attr("fidelity") or "HiFi4"), 4)
+    flop = 2.0 * 16 * 4096 / work.chip.flop_per_cycle_lofi / 2
+    macs = mine * kt
+    weight_bytes = kt * nt * TILE_BYTES[weight.format]
+    split = max(1, mine // max(1, 8 * nt))
+    return Physics(
+        "conv2d",
+        (sharding, f"{SHORT[weight.format]}-{work.attr('fidelity') or ''}", f"{window}"),
+        cores,
+        {**work.launch(), "blocks": 500.0 * max(1, math.ceil(kt / max(1, kt // window)))},
+        {
+            "compute": work.cycles_ns(macs * flop * phases),
+            "unpack": work.cycles_ns(macs * (TILE_BYTES[weight.format] / 64 + 16)),
+            "noc": gathered * 2048.0 / CORE_GBPS[work.chip.arch],
+            "tilize": work.cycles_ns(gathered * TILIZE_CYCLES),
+            "dram": work.dram_ns(float(weight_bytes)) + work.dram_ns(dram_bytes(x) + dram_bytes(y)),
+            "noc_weights": weight_bytes / CORE_GBPS[work.chip.arch] * min(split, 2),
+        },
+        size=2.0 * mt * nt * kt * 32768,
+    )
+
+
+def halo(work: Work) -> Physics:
+    x, y = work.x, work.y
+    cores = work.cores(float(y.pages))
+    tiled = x.layout == "tile"
+    tiles = math.ceil(x.tiles / cores) if tiled else 0
+    rows = math.ceil(math.prod(x.shape[:-1]) / cores) if x.shape else 1
+    return Physics(
+        "halo",
+        (("T" if tiled else "R"), x.memory.sharding),
+        cores,
+        {**work.launch()},
+        {
+            "noc": x.size_bytes / cores / CORE_GBPS[work.chip.arch],
+            "noc_rows": rows * 10.0,
+            "compute": work.cycles_ns(tiles * 200.0),
+        },
+        size=float(x.size_bytes),
+    )
+
+
+def pool(work: Work) -> Physics:
+    x, y = work.x, work.y
+    kernel = work.attr("kernel") or [2, 2]
+    window = max(1, int(kernel[0]) * int(kernel[1]))
+    rows = max(1, math.prod(y.shape[:-1]))
+    cores = work.cores(float(rows) / TILE)
+    wide = ceil_div(y.shape[-1] if y.shape else 1, TILE)
+    sticks = math.ceil(rows / cores)
+    return Physics(
+        "pool",
+        (route(work),),
+        cores,
+        work.launch(),
+        {
+            "noc": sticks * window * max(10.0, y.page_bytes / CORE_GBPS[work.chip.arch]),
+            "compute": work.cycles_ns(sticks * wide * 60.0),
+            "dram": work.dram_ns(dram_bytes(x) + dram_bytes(y)),
+        },
+        size=float(y.size_bytes * window),
+    )
+
+
+def upsample(work: Work) -> Physics:
+    return moved(work, "upsample", work.y)
+
+
+def grid_sample(work: Work) -> Physics:
+    base = moved(work, "grid_sample", work.y)
+    overlap = {**base.overlap, "noc": base.overlap["noc"] + 4 * share_ns(work, work.y, base.cores)}
+    return Physics("grid_sample", base.variant, base.cores, base.serial, overlap, base.size)

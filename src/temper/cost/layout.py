@@ -1,0 +1,178 @@
+"""Kernels that change the order of elements: tilize, untilize, reshape, transpose, permute, fill."""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+
+from temper.cost.data_movement import route, rows_of, share_ns, variant
+from temper.cost.records import Physics
+from temper.cost.work import SHORT, Work, letter
+from temper.program.tensor import TILE, TensorSpec, ceil_div
+
+# A DRAM bank takes one request about every 16 cycles (Blackhole; 7 on Wormhole).
+BANK_CYCLES = {"grayskull": 7.0, "wormhole_b0": 6.8, "blackhole": 16.4}
+# Unpack, tilize or untilize, and pack of one bfloat16 tile (public kernel measurements).
+TILIZE_CYCLES = 80.0
+
+
+def _tile_rows(spec: TensorSpec) -> int:
+    return max(1, spec.tiles // max(1, ceil_div(spec.shape[-1] if spec.shape else 1, TILE)))
+
+
+def _relayout(work: Work, family: str, tiled: TensorSpec, rowed: TensorSpec) -> Physics:
+    tall = _tile_rows(tiled)
+    wide = max(1, tiled.tiles // tall)
+    cores = work.cores(float(tall))
+    tiles = math.ceil(tiled.tiles / cores)
+    rows = rows_of(rowed)
+    # More cores than tile rows means that several cores share a row and its bank.
+    sharing = max(1.0, min(cores / tall, float(wide)))
+    pieces = rows * sharing / cores
+    piece_bytes = rowed.page_bytes / sharing
+    spread = work.cycles_ns(rows * sharing * BANK_CYCLES[work.chip.arch]) if sharing > 1 else 0.0
+    wideness = tiled.element_bytes / 2 + rowed.element_bytes / 2
+    both = (work.x.memory.buffer == "dram") + (work.y.memory.buffer == "dram")
+    return Physics(
+        family,
+        (f"{letter(work.x)}{letter(work.y)}:{route(work)}", SHORT[work.y.format], work.code),
+        cores,
+        {**work.launch(), "cores": 10.0 * cores},
+        {
+            "dram": work.dram_ns((work.x.size_bytes + work.y.size_bytes) / 2 * both),
+            "noc": math.ceil(pieces) * work.page_ns(rowed, piece_bytes),
+            "noc_tiles": share_ns(work, tiled, cores),
+            "noc_bank": spread,
+            "compute": work.cycles_ns(tiles * TILIZE_CYCLES * max(1.0, wideness / 2)),
+        },
+        size=float(tiled.size_bytes),
+    )
+
+
+def tilize(work: Work) -> Physics:
+    return _relayout(work, "tilize", work.y, work.x)
+
+
+def untilize(work: Work) -> Physics:
+    return _relayout(work, "untilize", work.x, work.y)
+
+
+@lru_cache(maxsize=4096)
+def touched(x: tuple[int, ...], y: tuple[int, ...]) -> int:
+    """Input tiles that one output tile gathers from in a reshape (its first tile is looked at)."""
+    in_h, in_w = (x[-2] if len(x) > 1 else 1), x[-1]
+    out_h, out_w = (y[-2] if len(y) > 1 else 1), y[-1]
+    seen = set()
+    for row in range(min(out_h, TILE)):
+        for start in (0, min(out_w, TILE) - 1):
+            flat = row * out_w + start
+            in_row, column = divmod(flat, in_w)
+            batch, line = divmod(in_row, in_h)
+            seen.add((batch, line // TILE, column // TILE))
+    return len(seen)
+
+
+def reshape(work: Work) -> Physics:
+    x, y = work.x, work.y
+    tiled = y.layout == "tile"
+    units = float(y.tiles if tiled else y.pages)
+    cores = work.cores(units)
+    both = (x.memory.buffer == "dram") + (y.memory.buffer == "dram")
+    pairs = touched(x.shape, y.shape) if x.shape and y.shape else 1
+    out_share = math.ceil(units / cores)
+    lines = math.ceil(min(y.shape[-2] if len(y.shape) > 1 else 1, TILE) * out_share) if tiled else 0
+    in_share = math.ceil((x.tiles if x.layout == "tile" else x.pages) / cores)
+    return Physics(
+        "reshape",
+        (letter(x) + letter(y), route(work), SHORT[y.format]),
+        cores,
+        {**work.launch(), "cores": 10.0 * cores},
+        {
+            "dram": work.dram_ns((x.size_bytes + y.size_bytes) / 2 * both),
+            "noc": out_share * work.page_ns(y) + in_share * work.page_ns(x),
+            "noc_pairs": out_share * pairs * work.page_ns(x) * 4 if tiled else 0.0,
+            "noc_rows": lines * 25.0,
+        },
+        size=float(y.size_bytes),
+    )
+
+
+def _lines(work: Work, cores: int) -> float:
+    """Face lines (16 elements) that each core moves when rows change places."""
+    y = work.y
+    width = ceil_div(y.shape[-1] if y.shape else 1, 16)
+    return math.ceil(max(rows_of(work.x), rows_of(y)) * width / cores)
+
+
+def transpose(work: Work) -> Physics:
+    dim = str(work.attr("misc", {}).get("dim", "")).rsplit(":", 1)[-1] or _transposed(work)
+    return _shuffle(work, "transpose", dim)
+
+
+def _transposed(work: Work) -> str:
+    rank = len(work.x.shape)
+    dims = sorted((d - rank if d >= 0 else d) for d in work.attr("dims") or [-2, -1])
+    return {(-2, -1): "WH", (-3, -2): "HC"}.get((dims[0], dims[-1]), "CN")
+
+
+def permute(work: Work) -> Physics:
+    text = work.attr("misc", {}).get("dims")
+    dims = [int(d) for d in re.findall(r"\d+", str(text))] if text else list(work.attr("dims") or [])
+    kind = "any"
+    if dims:
+        last = len(dims) - 1
+        if dims[-1] == last:
+            kind = "pages" if dims[-2:] == [last - 1, last] else "rows"
+        else:
+            kind = "WH" if dims[-2:] == [last, last - 1] else "columns"
+    return _shuffle(work, "permute", kind)
+
+
+def _shuffle(work: Work, family: str, kind: str) -> Physics:
+    x, y = work.x, work.y
+    units = float(max(x.tiles, y.tiles) if y.layout == "tile" else max(x.pages, y.pages))
+    cores = work.cores(units)
+    both = (x.memory.buffer == "dram") + (y.memory.buffer == "dram")
+    tiled = y.layout == "tile"
+    lines = _lines(work, cores) if tiled and kind not in ("WH", "pages", "CN") else 0.0
+    rows = math.ceil(max(rows_of(x), rows_of(y)) / cores) if not tiled else 0.0
+    tiles = math.ceil(max(x.tiles, y.tiles) / cores)
+    return Physics(
+        family,
+        (f"{letter(x)}{letter(y)}:{kind}", route(work), SHORT[y.format]),
+        cores,
+        {**work.launch(), "cores": 10.0 * cores},
+        {
+            "dram": work.dram_ns((x.size_bytes + y.size_bytes) / 2 * both),
+            "noc": share_ns(work, x, cores) + share_ns(work, y, cores),
+            "noc_lines": lines * work.page_ns(x, 32) + rows * work.page_ns(x, 32),
+            "compute": work.cycles_ns(tiles * 150.0) if tiled else 0.0,
+        },
+        size=float(max(x.size_bytes, y.size_bytes)),
+    )
+
+
+def fill_pad(work: Work) -> Physics:
+    """Only tiles with padding are touched, and only their padding is written."""
+    x = work.x
+    batch, height, width = x.matrix
+    tall, wide = ceil_div(height, TILE), ceil_div(width, TILE)
+    below, beside = tall * TILE - height, wide * TILE - width
+    tiles = batch * ((wide if below else 0) + (tall if beside else 0) - (1 if below and beside else 0))
+    tiles = max(tiles, 1)
+    cores = work.cores(float(tiles))
+    share = math.ceil(tiles / cores)
+    filled = max(below * min(width, TILE), beside * min(height, TILE)) if below or beside else 1
+    return Physics(
+        "fill_pad",
+        (route(work), SHORT[x.format]),
+        cores,
+        work.launch(),
+        {
+            "dram": work.dram_ns(tiles * x.page_bytes * 2 * (x.memory.buffer == "dram")),
+            "noc": share * 2 * work.page_ns(x),
+            "compute": work.cycles_ns(share * filled * 2.0) + 2000.0,
+        },
+        size=float(tiles * 1024),
+    )

@@ -1,0 +1,71 @@
+"""Normalisation: layer, RMS, group and batch norm."""
+
+from __future__ import annotations
+
+import math
+
+from temper.cost.data_movement import route, share_ns
+from temper.cost.records import Physics
+from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory
+from temper.program.tensor import TILE, ceil_div
+
+# Passes over a tile: squares, mean, scale, weight, bias; FACTS 2.7 gives 1336 ns a tile on one
+# Wormhole core for layer norm.
+TILE_CYCLES = 500.0
+
+
+def _norm(work: Work, family: str, variant: tuple[str, ...], units: float) -> Physics:
+    x, y = work.x, work.y
+    cores = work.cores(units)
+    tiles = math.ceil(units / cores) * (x.tiles / max(units, 1.0)) if units < x.tiles else math.ceil(
+        x.tiles / cores
+    )
+    wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
+    weights = sum(
+        math.ceil(min(s.pages, wide)) * work.page_ns(s)
+        for s in work.inputs[1:]
+        if kind_of_memory(s) != "sharded"
+    )
+    bytes_dram = dram_bytes(x) + dram_bytes(y)
+    return Physics(
+        family,
+        variant,
+        cores,
+        {**work.launch(), "first": 1500.0},
+        {
+            "dram": work.dram_ns(bytes_dram),
+            "noc": share_ns(work, x, cores) + share_ns(work, y, cores),
+            "noc_weights": weights,
+            "compute": work.cycles_ns(tiles * TILE_CYCLES),
+        },
+        size=float(x.size_bytes),
+    )
+
+
+def rms(work: Work) -> Physics:
+    return _rows(work, "rmsnorm")
+
+
+def layer(work: Work) -> Physics:
+    return _rows(work, "rmsnorm" if work.attr("norm") == "rms" else "layernorm")
+
+
+def _rows(work: Work, family: str) -> Physics:
+    x = work.x
+    wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
+    weights = f"w{len(work.inputs) - 1}"
+    return _norm(work, family, (route(work), weights, SHORT[x.format]), max(1.0, x.tiles / wide))
+
+
+def partial(work: Work) -> Physics:
+    x = work.x
+    wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
+    return _norm(work, "norm_partial", (work.code,), max(1.0, x.tiles / wide))
+
+
+def group(work: Work) -> Physics:
+    return _norm(work, "groupnorm", (route(work), SHORT[work.x.format]), float(work.x.tiles))
+
+
+def batch(work: Work) -> Physics:
+    return _norm(work, "groupnorm", (route(work), SHORT[work.x.format]), float(work.x.tiles))

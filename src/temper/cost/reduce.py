@@ -1,0 +1,78 @@
+"""Kernels that shrink or order a dimension: sums, softmax, top-k, argmax, running sums."""
+
+from __future__ import annotations
+
+import math
+
+from temper.cost.data_movement import route, share_ns
+from temper.cost.records import Physics
+from temper.cost.work import SHORT, Work, letter
+from temper.program.tensor import TILE, ceil_div
+
+
+def _reading(work: Work, family: str, variant: tuple[str, ...], units: float, cycles: float,
+             passes: float = 1.0) -> Physics:
+    """Every core reads its share of the input, maybe several times, and writes the output."""
+    x, y = work.x, work.y
+    cores = work.cores(units)
+    in_dram = sum(s.size_bytes for s in (x, y) if s.memory.buffer == "dram")
+    tiles = math.ceil(x.tiles / cores)
+    return Physics(
+        family,
+        variant,
+        cores,
+        work.launch(),
+        {
+            "dram": work.dram_ns(float(in_dram) * passes),
+            "noc": share_ns(work, x, cores) * passes + share_ns(work, y, cores),
+            "compute": work.cycles_ns(tiles * 100.0),
+            "sfpu": work.cycles_ns(tiles * cycles),
+        },
+        size=float(x.size_bytes),
+    )
+
+
+def reduce(work: Work) -> Physics:
+    x = work.x
+    misc = work.attr("misc", {})
+    dim = str(misc.get("dim", "")).rsplit(":", 1)[-1]
+    if not misc:
+        dims = [d - len(x.shape) if d >= 0 else d for d in work.attr("dims") or []]
+        dim = "W" if dims == [-1] else "H" if dims == [-2] else "HW" if dims else "W"
+    fast = "Fast" in work.code
+    wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
+    units = float(work.y.tiles) if fast or dim == "H" else float(x.tiles / wide)
+    return _reading(work, "reduce", ("NC" if fast else dim, route(work), SHORT[x.format]), units, 0.0)
+
+
+def softmax(work: Work) -> Physics:
+    x = work.x
+    wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
+    # Tiles of one row that fit in SRAM are read once; longer rows are read again for each pass.
+    passes = 1.0 if wide <= 64 else 3.0
+    exp = 700.0 if work.chip.arch == "blackhole" else 1400.0
+    return _reading(work, "softmax", (route(work),), float(x.tiles / wide), exp + 400.0, passes)
+
+
+def topk(work: Work) -> Physics:
+    x = work.x
+    if "ArgMax" in work.code or work.op.kind == "ArgMax":
+        elements = float(math.prod(x.shape)) if x.shape else 1.0
+        cores = work.cores(elements / 64)
+        scan = elements / cores * 25.0
+        return Physics(
+            "topk",
+            ("argmax", letter(x)),
+            cores,
+            work.launch(),
+            {"dram": work.dram_ns(float(x.size_bytes)), "noc": scan, "sfpu": 0.0, "compute": 0.0},
+            size=float(x.size_bytes),
+        )
+    wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
+    stages = max(1.0, math.log2(max(2, wide)))
+    base = _reading(work, "topk", (work.code,), float(x.tiles / wide), 3000.0 * stages)
+    return base
+
+
+def cumsum(work: Work) -> Physics:
+    return _reading(work, "cumsum", (route(work),), float(work.y.tiles), 100.0)
