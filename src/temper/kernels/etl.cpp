@@ -198,8 +198,9 @@ private:
 };
 
 // Applies vocabularies to columns, one thread a column so that order of appearance is exact.
-// work: (vocabulary, mode, input, input is int64, output int32, rows); modes 0 grow, 1 count, 2 map.
-std::vector<int64_t> vocabularies(nb::list work, int base, int oov, int threads) {
+// work: (vocabulary, mode, input, input is int64, output int32, rows, first identifier, identifier
+// of unseen keys); modes: 0 grow, 1 count, 2 map. Returns the unseen keys of each.
+std::vector<int64_t> vocabularies(nb::list work, int threads) {
     struct Task {
         Vocabulary *vocabulary;
         int mode;
@@ -207,6 +208,7 @@ std::vector<int64_t> vocabularies(nb::list work, int base, int oov, int threads)
         bool wide;
         int32_t *out;
         size_t rows;
+        int32_t base, oov;
     };
     std::vector<Task> tasks;
     for (nb::handle item : work) {
@@ -215,16 +217,17 @@ std::vector<int64_t> vocabularies(nb::list work, int base, int oov, int threads)
                          reinterpret_cast<const char *>(nb::cast<uintptr_t>(t[2])),
                          nb::cast<bool>(t[3]),
                          reinterpret_cast<int32_t *>(nb::cast<uintptr_t>(t[4])),
-                         nb::cast<size_t>(t[5])});
+                         nb::cast<size_t>(t[5]), nb::cast<int32_t>(t[6]),
+                         nb::cast<int32_t>(t[7])});
     }
     std::vector<int64_t> unseen(tasks.size(), 0);
     nb::gil_scoped_release release;
     spread(tasks.size(), threads, [&](size_t k) {
         const Task &t = tasks[k];
         auto apply = [&](auto *in) {
-            if (t.mode == 0) t.vocabulary->grow(in, t.out, t.rows, base);
+            if (t.mode == 0) t.vocabulary->grow(in, t.out, t.rows, t.base);
             else if (t.mode == 1) t.vocabulary->count(in, t.rows);
-            else unseen[k] = t.vocabulary->map(in, t.out, t.rows, base, oov);
+            else unseen[k] = t.vocabulary->map(in, t.out, t.rows, t.base, t.oov);
         };
         if (t.wide) apply(reinterpret_cast<const int64_t *>(t.in));
         else apply(reinterpret_cast<const int32_t *>(t.in));

@@ -1,0 +1,327 @@
+"""Runs a plan over sources: text and columns into reused buffers, then vocabularies."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from temper.errors import BadFileError
+from temper.etl import kernel
+from temper.etl.operators import EmbeddingLookup, OneHot
+from temper.etl.plan import KIND_CODES, ColumnPlan, Step
+from temper.etl.schema import Schema
+from temper.etl.sources import STEP_BYTES, Source, dense_array
+
+_EXAMPLES = 5
+
+
+@dataclass
+class Counters:
+    """What happened so far; figures are exact counts."""
+
+    rows: int = 0
+    lines: int = 0
+    malformed: dict[str, int] = field(default_factory=dict)
+    examples: list[str] = field(default_factory=list)
+    unseen: dict[str, int] = field(default_factory=dict)
+
+    def copy(self) -> Counters:
+        return Counters(self.rows, self.lines, dict(self.malformed), list(self.examples),
+                        dict(self.unseen))  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the next row lies: file number, byte (text) or row (columns), lines of it read."""
+
+    file: int = 0
+    offset: int = 0
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Part:
+    """Finished rows and the position behind them."""
+
+    batch: Any  # pyarrow.RecordBatch over the executor's buffers
+    position: Position
+    counters: Counters
+
+
+class Buffers:
+    """One array a column for the chain and, where keys are int64, one for identifiers."""
+
+    def __init__(self, plans: Sequence[ColumnPlan], capacity: int) -> None:
+        self.chain = [np.empty(capacity, dtype=plan.chain_type) for plan in plans]
+        self.out = [
+            np.empty(capacity, dtype=np.int32) if plan.map and plan.chain_type == "int64" else chain
+            for plan, chain in zip(plans, self.chain, strict=True)
+        ]
+
+
+@dataclass
+class Cursor:
+    """The buffers being filled and the first free row in them."""
+
+    buffers: Buffers
+    at: int = 0
+
+
+class Executor:
+    """``modes`` says for each vocabulary column whether it grows, counts or maps."""
+
+    def __init__(
+        self,
+        plans: Sequence[ColumnPlan],
+        schema: Schema,
+        *,
+        on_error: str,
+        vocabularies: Mapping[str, kernel.Vocabulary],
+        modes: Mapping[str, int],
+        rows_per_part: int,
+    ) -> None:
+        self.plans = tuple(plans)
+        self.schema = schema
+        self.on_error = on_error
+        self.vocabularies = vocabularies
+        self.modes = modes
+        self.rows_per_part = rows_per_part
+        self.capacity = max(rows_per_part, kernel.MOST_ROWS_A_BLOCK)
+        self.counters = Counters()
+        self._kernels: dict[tuple[str, ...], kernel.Plan] = {}
+        self._columnar = kernel.Plan([plan.kernel_spec for plan in self.plans])
+        self._spare: list[Buffers] = []
+
+    def release(self, buffers: Buffers) -> None:
+        """Gives buffers back for the next part."""
+        self._spare.append(buffers)
+
+    def parts(
+        self, sources: Sequence[Source], start: Position | None = None
+    ) -> Iterator[tuple[Part, Buffers]]:
+        """Finished parts of about ``rows_per_part`` rows; hand each one's buffers to release()."""
+        cursor = Cursor(self._take())
+        start = position = start or Position()
+        for number in range(start.file, len(sources)):
+            source = sources[number]
+            offset, line = (start.offset, start.line) if number == start.file else (0, 0)
+            for rows, after, lines in self._fill(source, offset, line, cursor):
+                self._words(cursor.buffers, cursor.at, rows)
+                cursor.at += rows
+                line += lines
+                self.counters.rows += rows
+                self.counters.lines += lines
+                position = Position(number, after, line)
+                if cursor.at >= self.rows_per_part or (rows == 0 and lines == 0):
+                    yield self._part(cursor, position), cursor.buffers
+                    cursor.buffers, cursor.at = self._take(), 0
+            position = Position(number + 1)
+        yield self._part(cursor, position), cursor.buffers
+
+    def _take(self) -> Buffers:
+        return self._spare.pop() if self._spare else Buffers(self.plans, self.capacity)
+
+    def _part(self, cursor: Cursor, position: Position) -> Part:
+        return Part(self._batch(cursor.buffers, cursor.at), position, self.counters.copy())
+
+    def _fill(
+        self, source: Source, offset: int, line: int, cursor: Cursor
+    ) -> Iterator[tuple[int, int, int]]:
+        """Yields (rows written, position behind them, lines read); zeros mean: make room."""
+        try:
+            if source.columnar:
+                yield from self._columns(source, offset, cursor)
+            else:
+                yield from self._text(source, offset, line, cursor)
+        except OSError as error:
+            raise BadFileError(f"{source.path} cannot be read: {error.strerror}") from None
+
+    def _text(
+        self, source: Source, offset: int, line: int, cursor: Cursor
+    ) -> Iterator[tuple[int, int, int]]:
+        with source.text(offset) as (names, windows):
+            plan = self._kernel(names)
+            order = {name: index for index, name in enumerate(names)}
+            for window in windows:
+                pos = window.begin
+                while pos < window.size:
+                    buffers, at = cursor.buffers, cursor.at
+                    outs: list[Any] = [None] * len(names)
+                    for index, item in enumerate(self.plans):
+                        outs[order[item.name]] = buffers.chain[index]
+                    parsed = plan.parse(
+                        window.source, window.size, (pos, pos + STEP_BYTES), outs, at,
+                        self.capacity, source.separator(), self.on_error,
+                    )  # fmt: skip
+                    if parsed.fault:
+                        raise BadFileError(
+                            f"{source.path} near byte {window.base + parsed.next}: "
+                            + ("the file cannot be read" if parsed.fault == "read" else
+                               "a row is longer than 16 MiB: is this a text file?")
+                        )  # fmt: skip
+                    for bad in parsed.malformed:
+                        column = names[bad.column] if bad.column >= 0 else ""
+                        self._note(source, line + bad.line + 1, column, bad.reason, bad.text)
+                    for reason, count in enumerate(parsed.reasons):
+                        self._count(reason, count)
+                    line += parsed.lines
+                    pos = parsed.next
+                    yield parsed.rows, window.base + pos, parsed.lines
+
+    def _kernel(self, names: tuple[str, ...]) -> kernel.Plan:
+        if names not in self._kernels:
+            by_name = {plan.name: plan.kernel_spec for plan in self.plans}
+            skip: tuple[int, int, float, list[Step]] = (KIND_CODES["skip"], 1, 0.0, [])
+            self._kernels[names] = kernel.Plan([by_name.get(name, skip) for name in names])
+        return self._kernels[names]
+
+    def _columns(
+        self, source: Source, offset: int, cursor: Cursor
+    ) -> Iterator[tuple[int, int, int]]:
+        for whole in source.batches(offset, self.plans):
+            done = 0
+            while done < whole.num_rows:
+                buffers, at = cursor.buffers, cursor.at
+                if at >= self.capacity:
+                    yield 0, offset, 0
+                    continue
+                batch = whole.slice(done, self.capacity - at)
+                kept = self._apply(source, batch, buffers, at, offset)
+                done += batch.num_rows
+                offset += batch.num_rows
+                yield kept, offset, batch.num_rows
+
+    def _apply(self, source: Source, batch: Any, buffers: Buffers, at: int, first: int) -> int:
+        """One record batch through the chains; returns the rows kept."""
+        import pyarrow as pa
+
+        rows = batch.num_rows
+        work: list[tuple[int, Any, Any]] = []
+        encoded: dict[int, tuple[Any, Any, Any]] = {}
+        for index, plan in enumerate(self.plans):
+            array = dense_array(batch.column(batch.schema.get_field_index(plan.name)))
+            out = buffers.chain[index][at : at + rows]
+            if str(array.type).startswith("dictionary"):
+                # The chain runs over the dictionary only; the slot behind it is for nulls.
+                words = dense_array(array.dictionary)
+                small = np.empty(len(words) + 1, dtype=out.dtype)
+                work.append((index, words, small[:-1]))
+                work.append((index, pa.nulls(1, pa.string()), small[-1:]))
+                encoded[index] = (array.indices, small, out)
+            else:
+                work.append((index, array, out))
+        wrong: dict[int, list[tuple[int, int]]] = {}
+        for (index, _, _), found in zip(work, self._columnar.apply(work), strict=True):
+            wrong.setdefault(index, []).extend(found)
+        for index, (indices, small, out) in encoded.items():
+            wrong[index] = _gather(indices, small, out, dict(wrong[index]))
+        faults = [(row, index, why) for index, found in wrong.items() for row, why in found]
+        if not faults:
+            return int(rows)
+        return self._drop(source, batch, buffers, at, first, faults)
+
+    def _drop(
+        self, source: Source, batch: Any, buffers: Buffers, at: int, first: int,
+        faults: list[tuple[int, int, int]],
+    ) -> int:  # fmt: skip
+        """Counts malformed rows and, unless they are filled, takes them out."""
+        seen: set[int] = set()
+        for row, index, reason in sorted(faults):
+            if row in seen:
+                continue
+            seen.add(row)
+            text = str(batch.column(batch.schema.get_field_index(self.plans[index].name))[row])
+            self._note(source, first + row + 1, self.plans[index].name, reason, text)
+            self._count(reason, 1)
+        rows: int = batch.num_rows
+        if self.on_error == "fill":
+            return rows
+        keep = np.setdiff1d(np.arange(rows), np.fromiter(seen, dtype=np.int64))
+        for chain in buffers.chain:
+            chain[at : at + len(keep)] = chain[at + keep]
+        return len(keep)
+
+    def _note(self, source: Source, line: int, column: str, reason: int, text: str) -> None:
+        where = f"{source.path}, row {line}" + (f", column {column}" if column else "")
+        told = f"{where}: {kernel.REASONS[reason]}: {text!r}"
+        if self.on_error == "error":
+            raise BadFileError(
+                told,
+                try_=["on_error='skip' to leave such rows out", "'fill' to take them as missing"],
+            )
+        if len(self.counters.examples) < _EXAMPLES:
+            self.counters.examples.append(told)
+
+    def _count(self, reason: int, count: int) -> None:
+        if count and reason:
+            name = kernel.REASONS[reason]
+            self.counters.malformed[name] = self.counters.malformed.get(name, 0) + count
+
+    def _words(self, buffers: Buffers, at: int, rows: int) -> None:
+        """Runs the vocabularies over the rows just written, columns in parallel."""
+        tasks: dict[str, kernel.Task] = {}
+        for index, plan in enumerate(self.plans):
+            if plan.name not in self.modes or not rows:
+                continue
+            oov = plan.map.oov if plan.map else 0
+            values, out = buffers.chain[index], buffers.out[index]
+            tasks[plan.name] = kernel.Task(
+                self.vocabularies[plan.name], self.modes[plan.name], values[at : at + rows],
+                out[at : at + rows], oov + 1, oov,
+            )  # fmt: skip
+        counts = kernel.run_vocabularies(list(tasks.values())) if tasks else []
+        for (name, task), unseen in zip(tasks.items(), counts, strict=True):
+            if unseen:
+                self.counters.unseen[name] = self.counters.unseen.get(name, 0) + unseen
+            if task.vocabulary.full:
+                raise BadFileError(
+                    f"column {name!r} has more distinct values than its vocabulary may track",
+                    needs=f"more than {len(task.vocabulary):,} values",
+                    try_=["Modulus(divisor) before VocabGen", "a larger max_tracked"],
+                )
+
+    def _batch(self, buffers: Buffers, rows: int) -> Any:
+        import pyarrow as pa
+
+        arrays = [
+            _expand(plan, out[:rows]) if plan.expand else pa.array(out[:rows])
+            for plan, out in zip(self.plans, buffers.out, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, names=[plan.name for plan in self.plans])
+
+
+def _expand(plan: ColumnPlan, ids: Any) -> Any:
+    """OneHot and EmbeddingLookup: a fixed-size list a row."""
+    import pyarrow as pa
+
+    if isinstance(plan.expand, OneHot):
+        inside = (ids >= 0) & (ids < plan.expand.size)
+        flat = np.zeros((len(ids), plan.expand.size), dtype=np.uint8)
+        flat[np.flatnonzero(inside), ids[inside]] = 1
+    else:
+        assert isinstance(plan.expand, EmbeddingLookup)
+        table = plan.expand.table
+        inside = (ids >= 0) & (ids < len(table))
+        flat = table[np.where(inside, ids, 0)]
+        flat[~inside] = 0
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+
+
+def _gather(indices: Any, small: Any, out: Any, wrong: Mapping[int, int]) -> list[tuple[int, int]]:
+    """Rows of a dictionary-encoded column from its chain's results; returns malformed rows."""
+    if indices.null_count:
+        indices = indices.fill_null(len(small) - 1)
+    places = indices.to_numpy(zero_copy_only=False)
+    np.take(small, places, out=out, mode="clip")
+    if not wrong:
+        return []
+    rows = np.flatnonzero(np.isin(places, list(wrong)))
+    return [(int(row), wrong[int(places[row])]) for row in rows]
+
+
+def total_bytes(sources: Sequence[Source]) -> int:
+    return sum(os.stat(source.path).st_size for source in sources if source.path != "-")

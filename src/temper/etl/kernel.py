@@ -1,0 +1,187 @@
+"""One interface to the preprocessing kernels: the native library, or its slow pure twin."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from temper.kernels import native as _native
+
+Buffer = npt.NDArray[Any]
+
+REASONS = (
+    "good",
+    "wrong number of columns",
+    "not an integer",
+    "not a number",
+    "not hexadecimal",
+    "out of range",
+)
+POLICIES = ("error", "skip", "fill")
+# Rows that one block of text can hold at most (kernels/etl_text.hpp, kBlock).
+MOST_ROWS_A_BLOCK = 256 << 10
+GROW, COUNT, MAP = 0, 1, 2
+
+
+@dataclass(frozen=True, slots=True)
+class Malformed:
+    """One malformed row: its line in the batch, the column (-1: the row), why, and the text."""
+
+    line: int
+    column: int
+    reason: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What one call parsed: rows written, lines read, where the next row starts."""
+
+    rows: int
+    lines: int
+    next: int
+    reasons: tuple[int, ...]
+    malformed: tuple[Malformed, ...]
+    fault: str  # "", "read" (input error) or "long" (a row beyond 16 MiB)
+
+
+class Vocabulary(Protocol):
+    """Distinct keys in order of first appearance."""
+
+    full: bool
+
+    def __len__(self) -> int: ...
+    def add(self, keys: npt.NDArray[np.int64]) -> None: ...
+    def keys(self, to: npt.NDArray[np.int64], start: int) -> None: ...
+    def counts(self, to: npt.NDArray[np.int64]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One column for one vocabulary: grow, count or map ``values`` into ``out``."""
+
+    vocabulary: Vocabulary
+    mode: int
+    values: Buffer
+    out: Buffer
+    base: int = 1  # the first identifier
+    oov: int = 0
+
+
+def native() -> bool:
+    """Whether the compiled kernels are used; TEMPER_PURE=1 asks for the pure twin."""
+    return _native is not None and not os.environ.get("TEMPER_PURE")
+
+
+def _compiled() -> Any:
+    return _native
+
+
+def threads() -> int:
+    """Worker threads: as many as the process may use cores."""
+    asked = os.environ.get("TEMPER_ETL_THREADS", "")
+    if asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return len(os.sched_getaffinity(0))
+
+
+class Plan:
+    """Chains of columns, ready to run over text or over Arrow arrays."""
+
+    def __init__(self, specs: Sequence[tuple[int, int, float, list[Any]]]) -> None:
+        self._specs = list(specs)
+        if native():
+            self._native: Any = _compiled().EtlPlan(self._specs)
+        else:
+            from temper.etl import pure
+
+            self._native = None
+            self._pure = pure.PurePlan(self._specs)
+
+    def parse(
+        self,
+        source: int | memoryview,
+        size: int,
+        span: tuple[int, int],
+        outs: Sequence[Buffer | None],
+        at: int,
+        capacity: int,
+        delimiter: str,
+        policy: str,
+    ) -> Parsed:
+        """Parses the rows of ``source`` (a file descriptor or memory) that start in ``span``."""
+        if self._native is None:
+            return self._pure.parse(source, size, span, outs, at, capacity, delimiter, policy)
+        fd, base = (source, 0) if isinstance(source, int) else (-1, _address(source))
+        rows, lines, after, reasons, bad, fault = self._native.parse(
+            fd, base, size, *span, [0 if o is None else o.ctypes.data for o in outs], at, capacity,
+            delimiter, POLICIES.index(policy), threads(),
+        )  # fmt: skip
+        malformed = tuple(
+            Malformed(line, column, reason, text.decode("utf-8", "replace"))
+            for line, column, reason, text in bad
+        )
+        return Parsed(rows, lines, after, tuple(reasons), malformed, fault)
+
+    def apply(self, arrays: Sequence[tuple[int, Any, Buffer]]) -> list[list[tuple[int, int]]]:
+        """Runs the chains over (column index, Arrow array, output); returns malformed rows."""
+        if self._native is None:
+            return [self._pure.apply(*item) for item in arrays]
+        described = [_describe(*item) for item in arrays]
+        bad: list[list[tuple[int, int]]] = self._native.apply(described, threads())
+        return bad
+
+
+def make_vocabulary(bound: int, max_keys: int) -> Vocabulary:
+    """An empty vocabulary: direct below ``bound``, hashed when it is 0."""
+    if native():
+        made: Vocabulary = _compiled().EtlVocabulary(bound, max_keys)
+        return made
+    from temper.etl import pure
+
+    return pure.PureVocabulary(max_keys)
+
+
+def run_vocabularies(tasks: Sequence[Task]) -> list[int]:
+    """Runs every task, columns in parallel; returns unseen values of each map task."""
+    if native():
+        work = [
+            (task.vocabulary, task.mode, task.values.ctypes.data, task.values.dtype.itemsize == 8,
+             task.out.ctypes.data, len(task.values), task.base, task.oov)
+            for task in tasks
+        ]  # fmt: skip
+        unseen: list[int] = _compiled().etl_vocabularies(work, threads())
+        return unseen
+    from temper.etl import pure
+
+    return [pure.run_task(task) for task in tasks]
+
+
+def _address(memory: memoryview) -> int:
+    return int(np.frombuffer(memory, dtype=np.uint8).ctypes.data)
+
+
+# Arrow type -> the kernels' source code (kernels/etl.cpp).
+_SOURCES = {
+    "int8": 0, "int16": 1, "int32": 2, "int64": 3, "uint8": 4, "uint16": 5, "uint32": 6,
+    "float": 7, "double": 8, "string": 9, "binary": 9, "large_string": 10, "large_binary": 10,
+}  # fmt: skip
+READABLE = frozenset(_SOURCES)
+
+
+def _describe(column: int, array: Any, out: Buffer) -> tuple[int, ...]:
+    buffers = array.buffers()
+    validity = buffers[0].address if buffers[0] is not None and array.null_count else 0
+    kind = _SOURCES[str(array.type)]
+    text = kind >= 9
+    values = buffers[2] if text else buffers[1]
+    offsets = buffers[1].address if text and buffers[1] is not None else 0
+    return (
+        column, kind, 0 if values is None else values.address, offsets, validity, array.offset,
+        len(array), out.ctypes.data,
+    )  # fmt: skip

@@ -1,0 +1,145 @@
+"""Resumable output: part files, then a manifest that says which of them count."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from temper.errors import BadFileError, UsageError
+from temper.etl import vocabulary
+from temper.etl.execute import Counters, Position
+
+MANIFEST = "_temper_etl.json"
+VOCABULARY = "_vocabulary.arrow"
+FORMATS = ("parquet", "arrow")
+COMPRESSIONS = ("none", "lz4", "zstd", "snappy")
+_VERSION = 1
+
+
+@dataclass
+class Manifest:
+    """The state of one output folder; what it lists is complete, anything else is a leftover."""
+
+    pipeline: str
+    inputs: list[dict[str, Any]]
+    position: Position = field(default_factory=Position)
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)  # files with the keys each part added
+    counters: Counters = field(default_factory=Counters)
+    fitted: bool = False
+    done: bool = False
+
+
+class Output:
+    """A folder of part files. Every file is written beside and renamed, the manifest last."""
+
+    def __init__(self, folder: str | os.PathLike[str], kind: str, compression: str) -> None:
+        if kind not in FORMATS:
+            raise UsageError(f"no output format {kind!r}", allowed=FORMATS)
+        if compression not in COMPRESSIONS:
+            raise UsageError(f"no compression {compression!r}", allowed=COMPRESSIONS)
+        if kind == "arrow" and compression == "snappy":
+            raise UsageError("Arrow files have no snappy compression", allowed=COMPRESSIONS[:3])
+        self.folder = Path(folder)
+        self.kind = kind
+        self.compression = compression
+
+    def prepare(self, pipeline: str, inputs: list[dict[str, Any]], *, resume: bool) -> Manifest:
+        """The manifest to continue from; a folder of another run is an error."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe = self.folder / "_probe.tmp"
+            probe.write_bytes(b"")
+            probe.unlink()
+        except OSError as error:
+            raise UsageError(f"cannot write to {self.folder}: {error.strerror}") from None
+        path = self.folder / MANIFEST
+        manifest = Manifest(pipeline, inputs)
+        if path.exists():
+            found = self._read(path)
+            if not resume:
+                raise UsageError(
+                    f"{self.folder} holds the output of an earlier run",
+                    try_=["--resume to continue it", "another folder"],
+                )
+            if found.pipeline != pipeline or found.inputs != inputs:
+                what = "pipeline" if found.pipeline != pipeline else "input files"
+                raise UsageError(
+                    f"{self.folder} cannot be continued: the {what} changed since",
+                    try_=f"another folder, or remove {self.folder}",
+                )
+            manifest = found
+        elif any(self.folder.glob("part-*")):
+            raise UsageError(
+                f"{self.folder} holds part files but no {MANIFEST}", try_="another folder"
+            )
+        listed = {part["file"] for part in manifest.parts} | set(manifest.words)
+        for leftover in [*self.folder.glob("part-*"), *self.folder.glob("_words-*"),
+                         *self.folder.glob("*.tmp")]:  # fmt: skip
+            if leftover.name not in listed:
+                leftover.unlink()
+        return manifest
+
+    def write_part(self, manifest: Manifest, batch: Any) -> None:
+        """One part file; it counts once ``commit`` has listed it."""
+        import pyarrow as pa
+        from pyarrow import feather, parquet
+
+        name = f"part-{len(manifest.parts):05d}.{self.kind}"
+        beside = self.folder / f"{name}.tmp"
+        table = pa.Table.from_batches([batch])
+        if self.kind == "parquet":
+            # Columns of hashes and logarithms gain nothing from dictionaries or statistics.
+            parquet.write_table(
+                table, beside, compression=self.compression, use_dictionary=False,
+                write_statistics=False,
+            )  # fmt: skip
+        else:
+            plain = "uncompressed" if self.compression == "none" else self.compression
+            feather.write_feather(table, str(beside), compression=plain)
+        os.replace(beside, self.folder / name)
+        manifest.parts.append({"file": name, "rows": batch.num_rows})
+
+    def write_words(self, manifest: Manifest, words: Mapping[str, vocabulary.Words]) -> None:
+        """The keys that vocabularies gained since the last part."""
+        name = f"_words-{len(manifest.words):05d}.arrow"
+        vocabulary.save(self.folder / name, words)
+        manifest.words.append(name)
+
+    def commit(self, manifest: Manifest) -> None:
+        beside = self.folder / f"{MANIFEST}.tmp"
+        beside.write_text(
+            json.dumps({"version": _VERSION, **asdict(manifest)}, indent=1), encoding="utf-8"
+        )
+        os.replace(beside, self.folder / MANIFEST)
+
+    def finish(self, manifest: Manifest) -> None:
+        """Marks the run complete and removes what only a continuation would need."""
+        words, manifest.words, manifest.done = manifest.words, [], True
+        self.commit(manifest)
+        for name in words:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def _read(self, path: Path) -> Manifest:
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+            if value.pop("version") != _VERSION:
+                raise BadFileError(f"{path} is of another version")
+            value["position"] = Position(**value["position"])
+            value["counters"] = Counters(**value["counters"])
+            return Manifest(**value)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise BadFileError(
+                f"{path} is damaged: {error}", try_=f"remove {path.parent} and start over"
+            ) from None
+
+
+def fingerprint(parts: Sequence[Any]) -> str:
+    """A short name of everything that decides the output."""
+    text = json.dumps(parts, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,364 @@
+"""Pipelines: operators over a schema, fused, fitted, run over files and resumed."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from temper.errors import BadFileError, UsageError
+from temper.etl import kernel, vocabulary
+from temper.etl.execute import Buffers, Counters, Executor, Part, Position, total_bytes
+from temper.etl.operators import (
+    Hex2Int,
+    Logarithm,
+    Modulus,
+    Neg2Zero,
+    Operator,
+    VocabGen,
+    VocabMap,
+    operator_from_dict,
+)  # fmt: skip
+from temper.etl.output import VOCABULARY, Manifest, Output, fingerprint
+from temper.etl.plan import ColumnPlan, plan_columns, stages
+from temper.etl.schema import CRITEO, Schema, load_schema
+from temper.etl.sources import Source, open_sources
+
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+ROWS_PER_PART = 1 << 18
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is; rows and bytes are counted, seconds measured."""
+
+    stage: str
+    rows: int
+    bytes_done: int
+    bytes_total: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a run did. Times are measured on this host."""
+
+    rows: int
+    bytes_in: int
+    seconds: float
+    parts: tuple[str, ...]
+    malformed: Mapping[str, int]
+    examples: tuple[str, ...]
+    unseen: Mapping[str, int]
+    vocabulary_sizes: Mapping[str, int]
+    resumed: bool = False
+
+    @property
+    def gbps(self) -> float:
+        return self.bytes_in / self.seconds / 1e9 if self.seconds else 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self.__dict__, "gbps_measured": self.gbps}
+
+
+class Pipeline:
+    """Operators in order over a schema's columns.
+
+    ``on_error`` says what a malformed row does: "error" stops, "skip" leaves the row out and
+    counts it, "fill" takes malformed and absent fields as missing and counts the row.
+    """
+
+    def __init__(
+        self,
+        operators: Sequence[Operator],
+        schema: Schema = CRITEO,
+        *,
+        on_error: str = "error",
+        rows_per_part: int = ROWS_PER_PART,
+    ) -> None:
+        if on_error not in kernel.POLICIES:
+            raise UsageError(f"on_error is {on_error!r}", allowed=kernel.POLICIES)
+        if rows_per_part < 1:
+            raise UsageError("rows_per_part starts at 1")
+        self.operators = tuple(operators)
+        self.schema = schema
+        self.on_error = on_error
+        self.rows_per_part = rows_per_part
+        self.plans = plan_columns(self.operators, schema)
+        self.vocabularies: dict[str, vocabulary.Words] = {}
+        self.counters = Counters()
+
+    @property
+    def stages(self) -> list[list[Operator]]:
+        """Runs of operators that execute as one pass."""
+        return stages(self.operators)
+
+    def fit(self, paths: Paths, **options: Any) -> Pipeline:
+        """Builds the vocabularies by counting; reads only the columns that have one."""
+        self._fit(self._open(paths, options), _silent, time.perf_counter())
+        return self
+
+    def transform(self, paths: Paths, **options: Any) -> Iterator[Any]:
+        """Record batches with the fitted or loaded vocabularies; unseen values are counted."""
+        return self._stream(self._open(paths, options), grow=False)
+
+    def fit_transform(self, paths: Paths, **options: Any) -> Iterator[Any]:
+        """Record batches; one pass when every value is kept in order of appearance, else two."""
+        sources = self._open(paths, options)
+        if not self._one_pass():
+            self._fit(sources, _silent, time.perf_counter())
+        return self._stream(sources, grow=self._one_pass())
+
+    def table(self, paths: Paths, **options: Any) -> Any:
+        """The whole result as one Arrow table, for data that fits in memory."""
+        import pyarrow as pa
+
+        return pa.Table.from_batches(list(self.fit_transform(paths, **options)))
+
+    def save_vocabularies(self, path: str | os.PathLike[str]) -> None:
+        vocabulary.save(path, self.vocabularies)
+
+    def load_vocabularies(self, path: str | os.PathLike[str]) -> Pipeline:
+        """Vocabularies for ``transform``; every VocabMap column must be in the file."""
+        found = vocabulary.load(path)
+        missing = [plan.name for plan in self.plans if plan.map and plan.name not in found]
+        if missing:
+            raise BadFileError(f"{path} has no vocabulary for {', '.join(missing)}")
+        self.vocabularies = found
+        return self
+
+    def run(
+        self,
+        paths: Paths,
+        output: str | os.PathLike[str],
+        *,
+        format: str = "parquet",
+        compression: str = "lz4",
+        resume: bool = False,
+        progress: Callable[[Progress], None] | None = None,
+        **options: Any,
+    ) -> Report:
+        """Writes part files to the folder ``output``; an interrupted run continues with resume."""
+        started = time.perf_counter()
+        tell = progress or _silent
+        sources = self._open(paths, options)
+        target = Output(output, format, compression)
+        inputs = [source.fingerprint() for source in sources]
+        manifest = target.prepare(self.fingerprint(), inputs, resume=resume)
+        resumed = bool(manifest.parts) or manifest.fitted
+        grow = self._one_pass() and not self.vocabularies
+        if manifest.fitted:
+            self.load_vocabularies(target.folder / VOCABULARY)
+        elif manifest.words:
+            self._replay([target.folder / name for name in manifest.words])
+        elif self._generated() and not grow and not self.vocabularies:
+            self._fit(sources, tell, started)
+        if not manifest.done:
+            if self.vocabularies and not grow and not manifest.fitted:
+                self.save_vocabularies(target.folder / VOCABULARY)
+                manifest.fitted = True
+                target.commit(manifest)
+            self._write(sources, target, manifest, grow, tell, started)
+            if self.vocabularies:
+                self.save_vocabularies(target.folder / VOCABULARY)
+            target.finish(manifest)
+        elif (target.folder / VOCABULARY).exists():
+            self.load_vocabularies(target.folder / VOCABULARY)
+        counters = manifest.counters
+        return Report(
+            counters.rows, total_bytes(sources), time.perf_counter() - started,
+            tuple(part["file"] for part in manifest.parts), counters.malformed,
+            tuple(counters.examples), counters.unseen,
+            {name: len(words) for name, words in self.vocabularies.items()}, resumed,
+        )  # fmt: skip
+
+    def fingerprint(self) -> str:
+        return fingerprint(
+            [self.schema.as_dict(), [op.as_dict() for op in self.operators], self.on_error,
+             self.rows_per_part]
+        )  # fmt: skip
+
+    def _open(self, paths: Paths, options: Mapping[str, Any]) -> list[Source]:
+        many = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
+        return open_sources(many, self.schema, **options)
+
+    def _generated(self) -> list[ColumnPlan]:
+        return [plan for plan in self.plans if plan.gen]
+
+    def _one_pass(self) -> bool:
+        return all(vocabulary.one_pass(plan.gen, plan.key_bound) for plan in self.plans if plan.gen)
+
+    def _live(self, plans: Sequence[ColumnPlan]) -> dict[str, kernel.Vocabulary]:
+        """Kernel vocabularies with the keys known so far."""
+        live = {}
+        for plan in plans:
+            tracked = plan.gen.max_tracked if plan.gen else 1 << 31
+            words = self.vocabularies.get(plan.name)
+            limit = max(tracked, plan.key_bound, len(words) if words else 0)
+            live[plan.name] = kernel.make_vocabulary(plan.key_bound, limit)
+            if words is not None:
+                live[plan.name].add(words.keys)
+        return live
+
+    def _executor(self, *, grow: bool) -> Executor:
+        modes = {}
+        for plan in self.plans:
+            if plan.map and not (grow and plan.gen):
+                if plan.name not in self.vocabularies:
+                    raise UsageError(
+                        f"VocabMap on column {plan.name!r} has no vocabulary",
+                        try_=["VocabGen() before it and fit()", "load_vocabularies(path)"],
+                    )
+                modes[plan.name] = kernel.MAP
+            elif plan.gen and grow:
+                modes[plan.name] = kernel.GROW if plan.map else kernel.COUNT
+        live = self._live([plan for plan in self.plans if plan.name in modes])
+        return Executor(
+            self.plans, self.schema, on_error=self.on_error, vocabularies=live, modes=modes,
+            rows_per_part=self.rows_per_part,
+        )  # fmt: skip
+
+    def _fit(
+        self, sources: Sequence[Source], tell: Callable[[Progress], None], started: float
+    ) -> None:
+        plans = [replace(plan, map=None, expand=None) for plan in self._generated()]
+        if not plans:
+            return
+        self.vocabularies = {}
+        live = self._live(plans)
+        # A row that another column's field would drop must not be counted: parse all columns.
+        all_plans = plans if self.on_error == "error" else self.plans
+        executor = Executor(
+            all_plans, self.schema, on_error=self.on_error, vocabularies=live,
+            modes=dict.fromkeys(live, kernel.COUNT), rows_per_part=self.rows_per_part,
+        )  # fmt: skip
+        for part, buffers in executor.parts(sources):
+            tell(_progress("vocabularies", part, sources, started))
+            executor.release(buffers)
+        for plan in plans:
+            assert plan.gen is not None
+            counted = vocabulary.snapshot(live[plan.name], counted=True)
+            self.vocabularies[plan.name] = vocabulary.select(counted, plan.gen)
+
+    def _stream(self, sources: Sequence[Source], *, grow: bool) -> Iterator[Any]:
+        if grow:
+            self.vocabularies = {}
+        executor = self._executor(grow=grow)
+        for part, _ in executor.parts(sources):
+            self.counters = part.counters
+            if part.batch.num_rows or part.counters.rows == 0:
+                yield part.batch
+        if grow:
+            self._collect(executor)
+
+    def _collect(self, executor: Executor) -> None:
+        for plan in self._generated():
+            live = executor.vocabularies[plan.name]
+            self.vocabularies[plan.name] = vocabulary.snapshot(live, counted=not plan.map)
+
+    def _replay(self, files: Sequence[Path]) -> None:
+        import numpy as np
+
+        pieces: dict[str, list[vocabulary.Words]] = {}
+        for file in files:
+            for name, words in vocabulary.load(file).items():
+                pieces.setdefault(name, []).append(words)
+        self.vocabularies = {
+            name: vocabulary.Words(
+                np.concatenate([item.keys for item in found]),
+                np.concatenate([item.counts for item in found]),
+            )
+            for name, found in pieces.items()
+        }
+
+    def _write(
+        self, sources: Sequence[Source], target: Output, manifest: Manifest, grow: bool,
+        tell: Callable[[Progress], None], started: float,
+    ) -> None:  # fmt: skip
+        """Parses and writes at the same time: one part is filled while the last is written."""
+        executor = self._executor(grow=grow)
+        executor.counters = manifest.counters.copy()
+        known = {plan.name: len(executor.vocabularies[plan.name])
+                 for plan in self._generated() if grow}  # fmt: skip
+        pending: Future[None] | None = None
+        with ThreadPoolExecutor(1, "temper-etl-write") as pool:
+            for part, buffers in executor.parts(sources, manifest.position):
+                words = {}
+                for name, start in known.items():
+                    live = executor.vocabularies[name]
+                    words[name] = vocabulary.snapshot(live, counted=False, start=start)
+                    known[name] = len(live)
+                if pending is not None:
+                    pending.result()
+                pending = pool.submit(self._save, target, manifest, part, words)
+                pending.add_done_callback(partial(_release, executor, buffers))
+                tell(_progress("rows", part, sources, started))
+            if pending is not None:
+                pending.result()
+        if grow:
+            self._collect(executor)
+
+    @staticmethod
+    def _save(
+        target: Output, manifest: Manifest, part: Part, words: Mapping[str, vocabulary.Words]
+    ) -> None:
+        try:
+            if part.batch.num_rows or not manifest.parts:
+                target.write_part(manifest, part.batch)
+            if words:
+                target.write_words(manifest, words)
+            manifest.position, manifest.counters = part.position, part.counters
+            target.commit(manifest)
+        except OSError as error:
+            raise UsageError(f"cannot write to {target.folder}: {error.strerror}") from None
+
+
+def criteo_pipeline(modulus: int = 100_000, **options: Any) -> Pipeline:
+    """The usual pipeline for Criteo's logs: dense log1p, categories to identifiers."""
+    return Pipeline(
+        [Neg2Zero(), Logarithm("log1p"), Hex2Int(), Modulus(modulus), VocabGen(), VocabMap()],
+        CRITEO,
+        **options,
+    )
+
+
+def load_pipeline(path: str | os.PathLike[str], **options: Any) -> Pipeline:
+    """A pipeline file: ``{"schema": "criteo", "operators": [{"operator": "Neg2Zero"}, …]}``."""
+    try:
+        value = json.loads(Path(path).read_text(encoding="utf-8"))
+        operators = [operator_from_dict(item) for item in value["operators"]]
+        schema = load_schema(value.get("schema", "criteo"))
+    except OSError as error:
+        raise UsageError(f"no pipeline file {path}: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadFileError(
+            f"{path} is not a pipeline file: {error}",
+            needs='{"schema": "criteo", "operators": [{"operator": "Neg2Zero"}, …]}',
+        ) from None
+    return Pipeline(operators, schema, **options)
+
+
+def _release(executor: Executor, buffers: Buffers, _: Future[None]) -> None:
+    executor.release(buffers)
+
+
+def _silent(_: Progress) -> None:
+    """No one asked."""
+
+
+def _progress(stage: str, part: Part, sources: Sequence[Source], started: float) -> Progress:
+    sizes = [source.size_bytes for source in sources]
+    done = sum(sizes[: part.position.file])
+    if part.position.file < len(sources):
+        source = sources[part.position.file]
+        done += 0 if source.columnar else min(part.position.offset, sizes[part.position.file])
+    return Progress(stage, part.counters.rows, done, sum(sizes), time.perf_counter() - started)
+
+
+__all__ = ["Pipeline", "Position", "Progress", "Report", "criteo_pipeline", "load_pipeline"]

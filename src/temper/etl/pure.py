@@ -1,0 +1,208 @@
+"""The preprocessing kernels in plain Python: slow, exact, used without a compiler and in tests."""
+
+from __future__ import annotations
+
+import math
+import os
+from bisect import bisect_left
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from temper.etl import kernel as k
+
+_DTYPES = (np.float32, np.int32, np.int64)
+
+
+class PureColumn:
+    """One chain, value by value."""
+
+    def __init__(self, spec: tuple[int, int, float, list[Any]]) -> None:
+        self.kind, out, fill, self.steps = spec
+        self.dtype = _DTYPES[out]
+        self.missing = self.run(np.float32(fill) if self.kind == 1 else int(fill))
+
+    def run(self, value: Any) -> Any:
+        for code, low, high, edges in self.steps:
+            if code == 0:
+                value = value if value >= 0 else type(value)(0)
+            elif code == 1:
+                value = type(value)(low) if low is not None and value < low else value
+                value = type(value)(high) if high is not None and value > high else value
+            elif code in (2, 3):
+                x = np.float32(value)
+                argument = float(x + np.float32(low)) if code == 2 else float(x)
+                value = np.float32(_log(argument) if code == 2 else _log(argument, plus_one=True))
+            elif code == 4:
+                value = bisect_left(edges, float(value))
+            else:
+                value = int(value) % int(low)
+        return value
+
+    def read(self, text: str) -> tuple[Any, int]:
+        """The finished value of one field and why it is malformed, 0 if it is not."""
+        text = text.strip(' "\r')
+        if not text:
+            return self.missing, 0
+        try:
+            if self.kind == 2:
+                digits = text[2:] if text[:2] in ("0x", "0X") and len(text) > 2 else text
+                if len(digits) > 16:
+                    return self.missing, 5
+                if not all(c in "0123456789abcdefABCDEF" for c in digits):
+                    return self.missing, 4
+                value: Any = int(digits, 16)
+            elif self.kind == 0:
+                sign = text[1:] if text[0] in "+-" else text
+                if not (sign.isascii() and sign.isdigit()):
+                    return self.missing, 2
+                value = int(text)
+            else:
+                value = float(text)
+                if math.isnan(value):
+                    return self.missing, 3
+                value = np.float32(value)
+                if math.isinf(value):
+                    return self.missing, 5
+        except ValueError:
+            return self.missing, 3
+        return self.finish(value)
+
+    def finish(self, value: Any) -> tuple[Any, int]:
+        if self.kind != 1 and not self.fits(value):
+            return self.missing, 5
+        return self.run(value), 0
+
+    def fits(self, value: int) -> bool:
+        bits = 31 if self.dtype is np.int32 and not self.steps else 63
+        return -(1 << bits) <= value < 1 << bits
+
+
+def _log(value: float, *, plus_one: bool = False) -> float:
+    """log as C has it: -inf at the pole, nan below."""
+    pole = -1.0 if plus_one else 0.0
+    if value <= pole:
+        return -math.inf if value == pole else math.nan
+    return math.log1p(value) if plus_one else math.log(value)
+
+
+class PurePlan:
+    """The twin of the native plan."""
+
+    def __init__(self, specs: Sequence[tuple[int, int, float, list[Any]]]) -> None:
+        self.columns = [PureColumn(spec) if spec[0] != 3 else None for spec in specs]
+
+    def parse(
+        self, source: int | memoryview, size: int, span: tuple[int, int],
+        outs: Sequence[k.Buffer | None], at: int, capacity: int, delimiter: str, policy: str,
+    ) -> k.Parsed:  # fmt: skip
+        begin, end = span[0], min(span[1], size)
+        if isinstance(source, int):
+            data = os.pread(source, size - begin, begin)
+        else:
+            data = bytes(source[begin:size])
+        rows = lines = pos = 0
+        reasons = [0] * len(k.REASONS)
+        bad: list[k.Malformed] = []
+        while begin + pos < end and pos < len(data) and at + rows < capacity:
+            stop = data.find(b"\n", pos)
+            stop = len(data) if stop < 0 else stop
+            fields = data[pos:stop].decode("latin-1").split(delimiter)
+            values: list[Any] = []
+            fault: k.Malformed | None = None
+            for index, column in enumerate(self.columns):
+                text = fields[index] if index < len(fields) else ""
+                if column is None:
+                    values.append(None)
+                    continue
+                value, reason = column.read(text)
+                values.append(value)
+                if reason and fault is None:
+                    fault = k.Malformed(lines, index, reason, text[:60])
+            if fault is None and len(fields) != len(self.columns):
+                fault = k.Malformed(lines, -1, 1, data[pos:stop].decode("latin-1")[:60])
+            if fault is not None:
+                reasons[fault.reason] += 1
+                bad.append(fault)
+            if fault is None or policy == "fill":
+                for out, value in zip(outs, values, strict=True):
+                    if out is not None:
+                        out[at + rows] = value
+                rows += 1
+            lines += 1
+            pos = min(stop + 1, len(data))
+        return k.Parsed(rows, lines, begin + pos, tuple(reasons), tuple(bad[:20]), "")
+
+    def apply(self, index: int, array: Any, out: k.Buffer) -> list[tuple[int, int]]:
+        column = self.columns[index]
+        assert column is not None
+        bad = []
+        for row, raw in enumerate(array.to_pylist()):
+            item = raw.decode("latin-1") if isinstance(raw, bytes) else raw
+            if item is None or item != item:
+                value, reason = column.missing, 0
+            elif isinstance(item, str):
+                value, reason = column.read(item)
+            elif isinstance(item, float):
+                infinite = math.isinf(item)
+                value, reason = (
+                    (column.missing, 5) if infinite else (column.run(np.float32(item)), 0)
+                )
+            else:
+                value, reason = column.finish(np.float32(item) if column.kind == 1 else item)
+            out[row] = value
+            if reason:
+                bad.append((row, reason))
+        return bad
+
+
+class PureVocabulary:
+    """A dictionary in order of first appearance."""
+
+    def __init__(self, max_keys: int) -> None:
+        self.max_keys = max_keys
+        self.full = False
+        self.ids: dict[int, int] = {}
+        self.seen: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def identify(self, key: int) -> int:
+        if key not in self.ids:
+            if len(self.ids) >= self.max_keys:
+                self.full = True
+                return 0
+            self.ids[key] = len(self.ids)
+            self.seen.append(0)
+        return self.ids[key]
+
+    def add(self, keys: npt.NDArray[np.int64]) -> None:
+        for key in keys.tolist():
+            self.identify(key)
+
+    def keys(self, to: npt.NDArray[np.int64], start: int) -> None:
+        to[:] = list(self.ids)[start:]
+
+    def counts(self, to: npt.NDArray[np.int64]) -> None:
+        to[:] = self.seen
+
+
+def run_task(task: k.Task) -> int:
+    vocabulary = task.vocabulary
+    assert isinstance(vocabulary, PureVocabulary)
+    unseen = 0
+    for row, key in enumerate(task.values.tolist()):
+        if task.mode == k.MAP:
+            found = vocabulary.ids.get(key)
+            unseen += found is None
+            task.out[row] = task.oov if found is None else found + task.base
+            continue
+        identifier = vocabulary.identify(key)
+        if task.mode == k.COUNT:
+            vocabulary.seen[identifier] += 1
+        else:
+            task.out[row] = identifier + task.base
+    return unseen

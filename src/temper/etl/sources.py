@@ -1,0 +1,258 @@
+"""Inputs of a pipeline: delimited text, Parquet and Arrow, read in bounded pieces."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from temper.errors import BadFileError, UsageError
+from temper.etl.kernel import READABLE
+from temper.etl.plan import ColumnPlan
+from temper.etl.schema import Schema
+
+# Text parsed between two looks at the vocabularies: its columns are still in the shared cache.
+STEP_BYTES = 8 << 20
+BATCH_ROWS = 1 << 16
+_COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+_TEXT = {".tsv": "\t", ".txt": "\t", ".csv": ","}
+_PARQUET = {".parquet", ".pq"}
+_ARROW = {".arrow", ".arrows", ".feather", ".ipc"}
+
+
+@dataclass(frozen=True)
+class Window:
+    """Text to parse: a file descriptor or memory, and where in the file it begins."""
+
+    source: int | memoryview
+    size: int
+    begin: int
+    base: int  # file position of the window's byte 0
+
+
+@dataclass(frozen=True)
+class Source:
+    """One input file, and the schema it must have."""
+
+    path: str
+    schema: Schema
+    delimiter: str | None = None
+    header: bool | None = None  # None: a header is there when the first line names the columns
+
+    @property
+    def suffixes(self) -> tuple[str, str]:
+        """The format's suffix and the compression's, e.g. (".tsv", "gzip")."""
+        name = Path(self.path).name.lower()
+        stem, suffix = os.path.splitext(name)
+        if suffix in _COMPRESSED:
+            return os.path.splitext(stem)[1], _COMPRESSED[suffix]
+        return suffix, ""
+
+    @property
+    def columnar(self) -> bool:
+        return self.path != "-" and self.suffixes[0] in _PARQUET | _ARROW
+
+    @property
+    def size_bytes(self) -> int:
+        return 0 if self.path == "-" else os.stat(self.path).st_size
+
+    def fingerprint(self) -> dict[str, Any]:
+        """What must not change between an interrupted run and its continuation."""
+        if self.path == "-":
+            return {"path": "-"}
+        status = os.stat(self.path)
+        return {"path": self.path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+
+    def separator(self) -> str:
+        return self.delimiter or _TEXT.get(self.suffixes[0], "\t")
+
+    @contextmanager
+    def text(self, position: int) -> Iterator[tuple[tuple[str, ...], Iterator[Window]]]:
+        """The file's column names in order, and windows of text from ``position`` on."""
+        compression = self.suffixes[1]
+        if self.path != "-" and not compression:
+            fd = os.open(self.path, os.O_RDONLY)
+            try:
+                size = os.fstat(fd).st_size
+                names, begin = self.layout(os.pread(fd, 1 << 16, 0))
+                yield names, iter([Window(fd, size, max(begin, position), 0)])
+            finally:
+                os.close(fd)
+            return
+        import pyarrow as pa
+
+        raw = sys.stdin.buffer if self.path == "-" else self.path
+        with pa.input_stream(raw, compression=compression or None) as stream:
+            head = _read(stream, 1 << 16)
+            names, begin = self.layout(head)
+            yield names, _windows(stream, head, max(begin, position))
+
+    def layout(self, head: bytes) -> tuple[tuple[str, ...], int]:
+        """Column names in file order and where the first row starts; checks the column count."""
+        begin = 3 if head.startswith(b"\xef\xbb\xbf") else 0
+        lines = head[begin:].split(b"\n")
+        complete = lines if len(head) < 1 << 16 else lines[:-1]
+        rows = [line.rstrip(b"\r").decode("utf-8", "replace") for line in complete[:20]]
+        fields = [name.strip(' "') for name in rows[0].split(self.separator())] if rows else []
+        known = [name for name in self.schema.names if name in fields]
+        header = self.header if self.header is not None else len(known) > len(fields) / 2
+        if header and fields != [""]:
+            missing = [name for name in self.schema.names if name not in fields]
+            if missing:
+                raise BadFileError(
+                    f"{self.path}: the header lacks {', '.join(missing)}",
+                    needs=f"the columns of schema {self.schema.name!r}",
+                    found=", ".join(fields),
+                )
+            return tuple(fields), begin + len(complete[0]) + 1
+        want = len(self.schema.columns)
+        counts = {len(row.split(self.separator())) for row in rows if row}
+        if counts and want not in counts:
+            raise BadFileError(
+                f"{self.path} has {' or '.join(map(str, sorted(counts)))} columns, "
+                f"schema {self.schema.name!r} has {want}",
+                try_=["another delimiter", "a schema that names the file's columns"],
+            )
+        return self.schema.names, begin
+
+    def batches(self, position: int, plans: Sequence[ColumnPlan]) -> Iterator[Any]:
+        """Record batches with the plan's columns, from row ``position`` on."""
+        import pyarrow as pa
+        from pyarrow import parquet
+
+        names = [plan.name for plan in plans]
+        try:
+            if self.suffixes[0] in _PARQUET:
+                with parquet.ParquetFile(
+                    self.path, pre_buffer=True,
+                    read_dictionary=[plan.name for plan in plans if plan.column.kind == "hex"],
+                ) as file:  # fmt: skip
+                    self.check(file.schema_arrow, plans)
+                    skip = position
+                    groups: list[int] = []
+                    for index in range(file.num_row_groups):
+                        rows = file.metadata.row_group(index).num_rows
+                        if not groups and skip >= rows:
+                            skip -= rows
+                        else:
+                            groups.append(index)
+                    found = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=names)
+                    yield from _after(found, skip)
+                return
+            with pa.memory_map(self.path) as memory:
+                try:
+                    reader: Any = pa.ipc.open_file(memory)
+                    found = (reader.get_batch(i) for i in range(reader.num_record_batches))
+                except pa.ArrowInvalid:
+                    memory.seek(0)
+                    reader = found = pa.ipc.open_stream(memory)
+                self.check(reader.schema, plans)
+                yield from _after((batch.select(names) for batch in found), position)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+            raise BadFileError(f"{self.path} cannot be read: {error}") from None
+
+    def check(self, schema: Any, plans: Sequence[ColumnPlan]) -> None:
+        """The file has every column that the plan reads, in a type that its chain can take."""
+        missing = [plan.name for plan in plans if plan.name not in schema.names]
+        if missing:
+            raise BadFileError(
+                f"{self.path} lacks the columns {', '.join(missing)}",
+                needs=f"the columns of schema {self.schema.name!r}",
+                found=", ".join(schema.names),
+            )
+        for plan in plans:
+            kind = schema.field(plan.name).type
+            name = str(kind.value_type if str(kind).startswith("dictionary") else kind)
+            readable = name in READABLE or name == "string_view"
+            fractional = name in ("float", "double") and plan.chain_type != "float32"
+            if not readable or (fractional and plan.column.kind != "float"):
+                raise BadFileError(
+                    f"{self.path}: column {plan.name!r} is {kind}, its chain needs "
+                    f"{'hexadecimal text or integers' if plan.column.kind == 'hex' else 'integers'}"
+                )
+
+
+def open_sources(
+    paths: Sequence[str | os.PathLike[str]], schema: Schema, **options: Any
+) -> list[Source]:
+    """Sources of files and folders (their data files by name), each checked to exist."""
+    found: list[Source] = []
+    for path in map(str, paths):
+        if path == "-":
+            found.append(Source(path, schema, **options))
+        elif os.path.isdir(path):
+            files = sorted(file for file in os.listdir(path) if not file.startswith(("_", ".")))
+            found += [Source(os.path.join(path, file), schema, **options) for file in files]
+        elif os.path.isfile(path):
+            found.append(Source(path, schema, **options))
+        else:
+            raise UsageError(f"no input {path!r}")
+    if not found:
+        raise UsageError("no input files", try_="name files, folders or '-' for standard input")
+    for source in found:
+        suffix = source.suffixes[0]
+        known = {*_TEXT, *_PARQUET, *_ARROW}
+        if source.path != "-" and suffix not in known and source.delimiter is None:
+            raise UsageError(
+                f"{source.path}: what format is {suffix or 'a file without suffix'}?",
+                allowed=sorted(known),
+                try_="--delimiter for other text files",
+            )
+    return found
+
+
+def dense_array(array: Any) -> Any:
+    """An array whose buffers the kernels can read."""
+    import pyarrow as pa
+
+    if str(array.type) == "string_view":
+        return array.cast(pa.string())
+    return array
+
+
+def _after(batches: Iterator[Any], skip: int) -> Iterator[Any]:
+    for batch in batches:
+        if skip >= batch.num_rows:
+            skip -= batch.num_rows
+            continue
+        yield batch.slice(skip) if skip else batch
+        skip = 0
+
+
+def _read(stream: Any, count: int) -> bytes:
+    pieces: list[bytes] = []
+    while count > 0:
+        piece = stream.read(count)
+        if not piece:
+            break
+        pieces.append(bytes(piece))
+        count -= len(piece)
+    return b"".join(pieces)
+
+
+def _windows(stream: Any, head: bytes, position: int) -> Iterator[Window]:
+    """Whole rows of a stream, in pieces; ``position`` counts decompressed bytes."""
+    carry, base = head, 0
+    while base + len(carry) <= position:
+        base += len(carry)
+        carry = _read(stream, STEP_BYTES)
+        if not carry:
+            return
+    carry, base = carry[position - base :], position
+    while True:
+        piece = _read(stream, STEP_BYTES)
+        data = carry + piece
+        if not data:
+            return
+        cut = data.rfind(b"\n") + 1 if piece else len(data)
+        if cut:
+            yield Window(memoryview(data)[:cut], cut, 0, base)
+        carry, base = data[cut:], base + cut
+        if len(carry) > 2 * STEP_BYTES:
+            raise BadFileError("a row is longer than 16 MiB: is this a text file?")
+        if not piece:
+            return
