@@ -61,7 +61,7 @@ def address(array: Array) -> int:
 def assign(to: Array, array: Array) -> None:
     """Copies with a cast: to nearest even, beyond the range to infinity. Needs no extra memory."""
     if is_tensor(to):
-        to.copy_(array)
+        to.detach().copy_(array)
         return
     with np.errstate(over="ignore", invalid="ignore"):
         np.copyto(to, array, casting="unsafe")
@@ -94,6 +94,8 @@ def check_out(out: Array, array: Array, shape: tuple[int, ...], dtype: str) -> N
     kind = "tensor" if is_tensor(array) else "numpy array"
     if is_tensor(out) != is_tensor(array) or not (is_tensor(out) or isinstance(out, np.ndarray)):
         raise UsageError(f"out must be a {kind} as the input is, not {type(out).__name__}")
+    if is_tensor(out) and out.device.type != "cpu":
+        raise UsageError(f"out must be in host memory, not on {out.device}")
     given = str(out.dtype).removeprefix("torch.")
     if given != dtype or tuple(out.shape) != tuple(shape):
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -43,23 +44,21 @@ def quantize(array: Array, fmt: object, out: Array | None = None) -> Array:
     shape = tuple(array.shape)
     if out is not None:
         check_out(out, array, shape, "float32")
-        out = out.detach() if is_tensor(out) else out
-    if out is None or not is_plain(out, "float32"):
-        result = empty_like(array, shape, "float32")
-    else:
-        result = out
+    direct = out is not None and is_plain(out, "float32")
+    result = out if direct else empty_like(array, shape, "float32")
     columns = shape[-1] if shape else 1
-    rows = _count(array) // columns if columns else 0
+    rows = math.prod(shape) // columns if columns else 0
     code = FORMAT_CODES[name]
     if is_plain(array, "float32") and not may_overlap(array, result):
         quantize_to_ptr(address(array), address(result), rows, columns, code)
     else:
         assign(result, _apart(array, result))
         quantize_ptr(address(result), rows, columns, code)
-    if out is not None and result is not out:
+    if out is None:
+        return _on_device_of(given, result)
+    if not direct:
         assign(out, result)
-        result = out
-    return _on_device_of(given, result) if out is None else result
+    return out
 
 
 def to_integer(array: Array, fmt: object, out: Array | None = None) -> Array:
@@ -73,11 +72,9 @@ def to_integer(array: Array, fmt: object, out: Array | None = None) -> Array:
     shape = tuple(array.shape)
     if out is not None:
         check_out(out, array, shape, name)
-    result = (
-        empty_like(array, shape, name) if out is None else out.detach() if is_tensor(out) else out
-    )
+    result = empty_like(array, shape, name) if out is None else out
     source = to_numpy(array)
-    target = result.numpy() if is_tensor(result) else result
+    target = result.detach().numpy() if is_tensor(result) else result
     wide = np.float64 if source.dtype.kind == "f" else np.int64
     if np.may_share_memory(source, target):
         source = source.copy()
@@ -106,10 +103,6 @@ def _integers(values: NDArray[Any], name: str) -> NDArray[Any]:
         values = np.where(inside, values, -(2**31))
     integers: NDArray[Any] = values.astype(np.int64).astype(name)
     return integers
-
-
-def _count(array: Array) -> int:
-    return int(array.numel() if is_tensor(array) else array.size)
 
 
 def _apart(array: Array, result: Array) -> Array:
