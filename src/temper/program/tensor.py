@@ -7,23 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from temper.errors import UsageError
-
-TILE = 32
-
-# Bytes of one 32x32 tile (FACTS 3.1); block formats hold 64 shared exponents and the codes.
-TILE_BYTES = {
-    "float32": 4096,
-    "uint32": 4096,
-    "int32": 4096,
-    "bfloat16": 2048,
-    "uint16": 2048,
-    "uint8": 1024,
-    "bfloat8_b": 1088,
-    "bfloat4_b": 576,
-    "bfloat2_b": 320,
-}
-BLOCK_FORMATS = frozenset({"bfloat8_b", "bfloat4_b", "bfloat2_b"})
-INTEGER_FORMATS = frozenset({"uint32", "int32", "uint16", "uint8"})
+from temper.formats.names import BLOCK_FORMATS as BLOCK_FORMATS
+from temper.formats.names import INTEGER_FORMATS as INTEGER_FORMATS
+from temper.formats.sizes import TILE as TILE
+from temper.formats.sizes import TILE_BYTES as TILE_BYTES
 
 Buffer = Literal["dram", "sram", "host"]
 Sharding = Literal["interleaved", "height", "width", "block"]
