@@ -7,6 +7,7 @@ and every eager op on them is a host op that ``eager_ops`` counts.
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -29,8 +30,10 @@ __all__ = [
 ]
 
 _lock = threading.Lock()
+_registered = False
 # Registrations end when their Library objects die.
 _keep: list[Any] = []
+_fallback: Callable[..., Any] | None = None
 
 
 def is_tt(tensor: torch.Tensor) -> bool:
@@ -38,11 +41,12 @@ def is_tt(tensor: torch.Tensor) -> bool:
 
 
 def ensure_registered() -> None:
-    """Make the device known to torch, once in this process."""
-    if _keep:
+    """Make the device known to torch, once in this process; its kernels load with the first op."""
+    global _registered
+    if _registered:
         return
     with _lock:
-        if _keep:
+        if _registered:
             return
         taken = torch._C._get_privateuse1_backend_name()
         if taken != "privateuseone":
@@ -51,14 +55,30 @@ def ensure_registered() -> None:
                 f"{taken!r} has it",
                 try_=["leave tensors on the CPU; torch.compile(model, backend='tt') works there"],
             )
-        backend_registration._setup_privateuseone_for_python_backend(  # type: ignore[no-untyped-call]
+        backend_registration._setup_privateuseone_for_python_backend(
             DEVICE, backend_module=device_module
         )
         # Before torch's own entry for added devices (23), which needs an allocator in C++.
         torch.serialization.register_package(15, _tag, _restore)
-        from temper.frontend import device_kernels
+        everything: Any = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
+        everything.fallback(_first_op, "PrivateUse1")
+        _keep.append(everything)
+        _registered = True
 
-        device_kernels.register(_keep)
+
+def _first_op(op: Any, *args: Any, **kwargs: Any) -> Any:
+    """Stands in for every kernel until the first op on the device is called."""
+    global _fallback
+    if _fallback is None:
+        with _lock:
+            if _fallback is None:
+                from temper.frontend import device_fallback, device_kernels
+
+                device_kernels.register(_keep)
+                _fallback = device_fallback.fallback
+        # The op may have a kernel of its own by now.
+        return op(*args, **kwargs)
+    return _fallback(op, *args, **kwargs)
 
 
 def _tag(storage: Any) -> str | None:

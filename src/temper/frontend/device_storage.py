@@ -15,22 +15,26 @@ DEVICE = "tt"
 
 # Sharing a storage between tensors is the same code on every device; torch has registered it for
 # the CPU only.
-_CPU_KERNEL = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+CPU_KERNEL = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _set = torch.ops.aten.set_.source_Storage_storage_offset
 
 
 class HostStorage(torch.UntypedStorage):
-    """A storage that calls itself "tt" and whose bytes are those of ``host``."""
+    """A storage that calls itself "tt" and whose bytes are those of ``host``.
 
-    host: torch.UntypedStorage
+    Its methods are what torch's own code calls on a storage to copy, save or load a tensor;
+    torch's versions would ask the device for a C++ allocator.
+    """
+
+    host: Any  # torch.UntypedStorage, whose methods have no types
 
     def clone(self) -> HostStorage:
         return wrap_storage(self.host.clone())
 
-    def cpu(self) -> torch.UntypedStorage:
+    def cpu(self) -> Any:
         return self.host.clone()
 
-    def copy_(self, source: Any, non_blocking: bool | None = None) -> HostStorage:
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> Any:
         self.host.copy_(getattr(source, "host", source), bool(non_blocking))
         return self
 
@@ -39,31 +43,37 @@ class HostStorage(torch.UntypedStorage):
             f"a storage on {DEVICE!r} cannot be resized; make a new tensor, or resize it on the CPU"
         )
 
-    def __deepcopy__(self, memo: dict[Any, Any]) -> torch.UntypedStorage:
+    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
         # torch.Tensor.__deepcopy__ insists on the exact class between this call and its set_(),
         # where as_host_storage gives it back.
         key = self._cdata
         if key not in memo:
             memo[key] = _construct(self.host.clone())
-        copied: torch.UntypedStorage = memo[key]
-        return copied
+        return memo[key]
 
-    def tolist(self) -> list[int]:
+    def tolist(self) -> Any:
         return self.host.tolist()
 
     def __getitem__(self, index: Any) -> Any:
         return self.host[index]
 
+    def _write_file(self, *args: Any) -> Any:
+        return self.host._write_file(*args)
 
-def _construct(host: torch.UntypedStorage) -> Any:
-    made: Any = torch._C._construct_storage_from_data_pointer(  # type: ignore[attr-defined]
+    def _set_from_file(self, *args: Any) -> Any:
+        self.host._set_from_file(*args)
+        return self
+
+
+def _construct(host: Any) -> Any:
+    made: Any = torch._C._construct_storage_from_data_pointer(
         host.data_ptr(), torch.device(DEVICE, 0), host.nbytes()
     )
     made.host = host
     return made
 
 
-def wrap_storage(host: torch.UntypedStorage) -> HostStorage:
+def wrap_storage(host: Any) -> HostStorage:
     """A storage on the device that shares the bytes of one on the host."""
     return as_host_storage(_construct(host))
 
@@ -81,24 +91,24 @@ def as_host_storage(storage: Any) -> HostStorage:
 def over(
     storage: HostStorage,
     dtype: torch.dtype,
-    offset: int,
+    offset: Any,
     size: Sequence[int],
     stride: Sequence[int],
 ) -> torch.Tensor:
     """A tensor on the device over some elements of a storage."""
-    empty: torch.Tensor = torch._C._acc.create_empty_tensor((0,), dtype)  # type: ignore[attr-defined]
+    empty: torch.Tensor = torch._C._acc.create_empty_tensor((0,), dtype)
     return rebase(empty, storage, offset, size, stride)
 
 
 def rebase(
     tensor: torch.Tensor,
     storage: HostStorage,
-    offset: int,
+    offset: Any,
     size: Sequence[int],
     stride: Sequence[int],
 ) -> torch.Tensor:
     """Point an existing tensor on the device at other elements."""
-    moved: torch.Tensor = _set.redispatch(_CPU_KERNEL, tensor, storage, offset, size, stride)
+    moved: torch.Tensor = _set.redispatch(CPU_KERNEL, tensor, storage, offset, size, stride)
     return moved
 
 
@@ -126,9 +136,7 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
 
 def host_of(tensor: torch.Tensor) -> torch.Tensor:
     """``host_view`` for callers below autograd."""
+    host = as_host_storage(tensor.untyped_storage()).host
     return torch.empty(0, dtype=tensor.dtype).set_(
-        as_host_storage(tensor.untyped_storage()).host,
-        tensor.storage_offset(),
-        tensor.size(),
-        tensor.stride(),
+        host, tensor.storage_offset(), tensor.size(), tensor.stride()
     )
