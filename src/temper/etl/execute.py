@@ -14,7 +14,7 @@ from temper.etl import kernel
 from temper.etl.operators import EmbeddingLookup, OneHot
 from temper.etl.plan import KIND_CODES, ColumnPlan, Step
 from temper.etl.schema import Schema
-from temper.etl.sources import STEP_BYTES, Source, dense_array
+from temper.etl.sources import BLOCK_BYTES, STEP_BYTES, Source, dense_array
 
 _EXAMPLES = 5
 
@@ -153,8 +153,10 @@ class Executor:
                     outs: list[Any] = [None] * len(names)
                     for index, item in enumerate(self.plans):
                         outs[order[item.name]] = buffers.chain[index]
+                    room = max(self.rows_per_part - at, 1)
+                    step = min(STEP_BYTES, max(BLOCK_BYTES, room * 256))
                     parsed = plan.parse(
-                        window.source, window.size, (pos, pos + STEP_BYTES), outs, at,
+                        window.source, window.size, (pos, pos + step), outs, at,
                         self.capacity, source.separator(), self.on_error,
                     )  # fmt: skip
                     if parsed.fault:
@@ -186,10 +188,7 @@ class Executor:
             done = 0
             while done < whole.num_rows:
                 buffers, at = cursor.buffers, cursor.at
-                if at >= self.capacity:
-                    yield 0, offset, 0
-                    continue
-                batch = whole.slice(done, self.capacity - at)
+                batch = whole.slice(done, self.rows_per_part - at)
                 kept = self._apply(source, batch, buffers, at, offset)
                 done += batch.num_rows
                 offset += batch.num_rows

@@ -17,6 +17,7 @@ from temper.etl.schema import Schema
 
 # Text parsed between two looks at the vocabularies: its columns are still in the shared cache.
 STEP_BYTES = 8 << 20
+BLOCK_BYTES = 256 << 10  # the kernels' unit (kernels/etl_text.hpp, kBlock)
 BATCH_ROWS = 1 << 16
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 _TEXT = {".tsv": "\t", ".txt": "\t", ".csv": ","}
@@ -127,11 +128,9 @@ class Source:
         names = [plan.name for plan in plans]
         try:
             if self.suffixes[0] in _PARQUET:
-                with parquet.ParquetFile(
-                    self.path, pre_buffer=True,
-                    read_dictionary=[plan.name for plan in plans if plan.column.kind == "hex"],
-                ) as file:  # fmt: skip
-                    self.check(file.schema_arrow, plans)
+                self.check(parquet.read_schema(self.path), plans)
+                hexadecimal = [plan.name for plan in plans if plan.column.kind == "hex"]
+                with parquet.ParquetFile(self.path, read_dictionary=hexadecimal) as file:
                     skip = position
                     groups: list[int] = []
                     for index in range(file.num_row_groups):

@@ -116,6 +116,6 @@ def load(path: str | os.PathLike[str]) -> dict[str, Words]:
         found[name] = Words(keys[rows].astype(np.int64), counts[rows].astype(np.int64))
         if len(np.unique(found[name].keys)) != len(found[name]):
             raise BadFileError(f"{path} names a key of column {name!r} twice")
-    if column.dictionary.to_pylist() != names or np.any(np.diff(index) < 0):
+    if len(column) and (column.dictionary.to_pylist() != names or np.any(np.diff(index) < 0)):
         raise BadFileError(f"{path} is a vocabulary file whose columns are out of order")
     return found
