@@ -13,15 +13,15 @@ _PUBLIC = {
     "TemperError": "temper.errors",
     "apply_weight_dtype_overrides": "temper.frontend.weight_overrides",
     "bench": "temper.tuning.bench",
-    "compile": "temper.frontend.compiled",
+    "compile": "temper.runtime.compiled",
     "dump_weight_names": "temper.frontend.weight_overrides",
     "formats": "",
     "profile": "temper.profiler.session",
     "remove_weight_dtype_overrides": "temper.frontend.weight_overrides",
     "set_custom_compile_options": "temper.options",
     "signpost": "temper.profiler.session",
-    "stats": "temper.frontend.compiled",
-    "warmup": "temper.frontend.compiled",
+    "stats": "temper.runtime.stats",
+    "warmup": "temper.runtime.compiled",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]

@@ -9,6 +9,8 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
+from temper.frontend.weight_report import WeightFormatEntry
+
 Role = Literal["weight", "constant", "input"]
 
 
@@ -34,6 +36,7 @@ class Captured:
     outputs: list[tuple[str, Any]] = field(default_factory=list)
     # Graph outputs to copy back: (graph output index, role, path or input position)
     mutations: list[tuple[int, str, Any]] = field(default_factory=list)
+    weight_report: list[WeightFormatEntry] = field(default_factory=list)
     unflatten: Callable[[list[Any]], Any] = lambda values: values
 
     @property

@@ -1,0 +1,146 @@
+"""The whole way from a captured graph to a placed program, stage by stage, without running it."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from temper import chips
+from temper._version import __version__
+from temper.frontend.capture import capture
+from temper.frontend.graph import Captured
+from temper.frontend.lowering import lower
+from temper.frontend.weight_report import WeightFormatEntry
+from temper.options import Options, resolve
+from temper.passes import GRAPH_PASSES, PROGRAM_PASSES, PassReport, run_passes
+from temper.passes.draft import Draft
+from temper.program import Program
+from temper.program.placement import place
+
+
+@dataclass
+class Built:
+    """One compiled graph: the placed program, its weights, and what the compiler did."""
+
+    program: Program
+    captured: Captured
+    options: Options
+    passes: list[PassReport]
+    stages: dict[str, float]  # seconds by stage
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        return self.captured.weights
+
+    @property
+    def weight_report(self) -> list[WeightFormatEntry]:
+        return self.captured.weight_report
+
+
+@dataclass
+class CompiledPrograms:
+    """All graphs of a model; most models have one."""
+
+    graphs: list[Built] = field(default_factory=list)
+
+    @property
+    def programs(self) -> list[Program]:
+        return [g.program for g in self.graphs]
+
+    @property
+    def weights(self) -> dict[str, torch.Tensor]:
+        return {k: v for g in self.graphs for k, v in g.weights.items()}
+
+    @property
+    def passes(self) -> list[PassReport]:
+        return [p for g in self.graphs for p in g.passes]
+
+    @property
+    def weight_report(self) -> list[WeightFormatEntry]:
+        return [e for g in self.graphs for e in g.weight_report]
+
+
+def compile_model(model: torch.nn.Module, args: Sequence[Any],
+                  kwargs: Mapping[str, Any] | None = None,
+                  options: Mapping[str, Any] | None = None) -> CompiledPrograms:
+    """Compile without running; a model that needs several graphs is split by Dynamo."""
+    from temper.errors import CompileError  # noqa: PLC0415
+
+    resolved = options if isinstance(options, Options) else resolve(options)
+    started = time.perf_counter()
+    try:
+        captured = capture(model, args, kwargs)
+    except CompileError:
+        return _compile_split(model, args, kwargs or {}, resolved)
+    built = build(captured, resolved)
+    built.stages = {"capture": time.perf_counter() - started - sum(built.stages.values()),
+                    **built.stages}
+    return CompiledPrograms([built])
+
+
+def build(captured: Captured, options: Options) -> Built:
+    """Graph passes, lowering, program passes, placement."""
+    stages: dict[str, float] = {}
+    clock = _Clock(stages)
+    reports = run_passes(GRAPH_PASSES, captured, options)
+    clock.lap("graph passes")
+    program = lower(captured, options)
+    clock.lap("lower")
+    draft = Draft(program)
+    reports += run_passes(PROGRAM_PASSES, draft, options)
+    program = draft.finish()
+    clock.lap("program passes")
+    level = 2 if options["enable_sram"] else min(1, options["optimization_level"])
+    program = place(program, chips.get(options["chip"]), level, options)
+    clock.lap("place")
+    return Built(program, captured, options, reports, stages)
+
+
+def graph_key(captured: Captured, options: Options) -> str:
+    """A name for this graph, these options and this version, for the compile cache."""
+    digest = hashlib.sha256()
+    for node in captured.graph.nodes:
+        digest.update(f"{node.op} {node.name} {node.target} {node.args} {node.kwargs}\n".encode())
+        value = node.meta.get("val")
+        if isinstance(value, torch.Tensor):
+            digest.update(f"{tuple(value.shape)} {value.dtype}".encode())
+    for argument in captured.arguments:
+        digest.update(f"{argument.node} {argument.role} {argument.path}\n".encode())
+    digest.update(repr(sorted((k, repr(v)) for k, v in options.items())).encode())
+    digest.update(f"{__version__} {torch.__version__}".encode())
+    return digest.hexdigest()
+
+
+class _Clock:
+    def __init__(self, stages: dict[str, float]) -> None:
+        self.stages = stages
+        self.last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.stages[name] = now - self.last
+        self.last = now
+
+
+def _compile_split(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any],
+                   options: Options) -> CompiledPrograms:
+    """Let Dynamo cut the model into graphs; each is compiled and then run by eager torch."""
+    from temper.frontend.capture import capture_fx  # noqa: PLC0415
+
+    found = CompiledPrograms()
+
+    def collect(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        name = f"{type(model).__name__}_g{len(found.graphs)}"
+        found.graphs.append(build(capture_fx(module, inputs, name), options))
+        return module.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(model, backend=collect, dynamic=False)(*args, **kwargs)
+    torch._dynamo.reset()
+    return found

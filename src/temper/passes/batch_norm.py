@@ -1,0 +1,78 @@
+"""Batch norm in evaluation folded into the weights of the convolution or linear before it."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import torch
+from torch import fx
+
+from temper.frontend.graph import Captured
+from temper.options import Options
+from temper.passes.match import inherit
+
+aten = torch.ops.aten
+
+_BATCH_NORM = (aten._native_batch_norm_legit_no_training.default,)
+_CONVOLUTIONS = (aten.conv2d.default, aten.conv1d.default, aten.conv2d.padding)
+
+
+def fold_batch_norm(captured: Captured, options: Options) -> int:
+    """w' = w * g, b' = (b - mean) * g + beta with g = gamma / sqrt(var + eps)."""
+    graph = captured.graph
+    hits = 0
+    for node in list(graph.nodes):
+        if node.target not in _BATCH_NORM:
+            continue
+        conv = node.args[0]
+        if not isinstance(conv, fx.Node) or conv.target not in _CONVOLUTIONS \
+                or len(conv.users) != 1:
+            continue
+        used = [u for u in node.users if u.users]
+        if any(u.target is not operator.getitem or u.args[1] != 0 for u in used):
+            continue
+        _fold(graph, node, conv)
+        for user in used:
+            user.replace_all_uses_with(conv)
+        hits += 1
+    graph.eliminate_dead_code()
+    return hits
+
+
+def _fold(graph: fx.Graph, node: fx.Node, conv: fx.Node) -> None:
+    _, gamma, beta, mean, var, _, eps = node.args
+    weight = conv.args[1]
+    bias = conv.args[2] if len(conv.args) > 2 else conv.kwargs.get("bias")
+
+    def emit(target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+        fakes = fx.node.map_arg(args, lambda n: n.meta["val"])
+        new = graph.call_function(target, args, kwargs)
+        inherit(new, node, target(*fakes, **kwargs))
+        return new
+
+    # In float32: the folded weight is rounded once, to its own dtype.
+    with graph.inserting_before(conv):
+        def wide(value: Any) -> fx.Node:
+            return emit(aten._to_copy.default, value, dtype=torch.float32)
+
+        gain = emit(aten.rsqrt.default, emit(aten.add.Tensor, wide(var), float(eps)))  # type: ignore[arg-type]
+        if gamma is not None:
+            gain = emit(aten.mul.Tensor, gain, wide(gamma))
+        rank = weight.meta["val"].dim()  # type: ignore[union-attr]
+        column = emit(aten.view.default, gain, [-1] + [1] * (rank - 1))
+        dtype = weight.meta["val"].dtype  # type: ignore[union-attr]
+        new_weight = emit(aten._to_copy.default, emit(aten.mul.Tensor, wide(weight), column),
+                          dtype=dtype)
+        shift = wide(mean) if bias is None else emit(aten.sub.Tensor, wide(mean), wide(bias))
+        shift = emit(aten.neg.default, emit(aten.mul.Tensor, shift, gain))
+        if beta is not None:
+            shift = emit(aten.add.Tensor, shift, wide(beta))
+        new_bias = emit(aten._to_copy.default, shift, dtype=dtype)
+    args = list(conv.args)
+    args[1] = new_weight
+    if len(args) > 2:
+        args[2] = new_bias
+        conv.args = tuple(args)
+    else:
+        conv.args = (*args, new_bias)

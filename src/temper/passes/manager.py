@@ -1,0 +1,95 @@
+"""The list of passes, what switches each on, and the report of what each did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from temper.options import Options
+from temper.passes.batch_norm import fold_batch_norm
+from temper.passes.canonical import canonicalise
+from temper.passes.constants import fold_constants
+from temper.passes.fuse_activations import fuse_activations
+from temper.passes.fuse_attention import fuse_attention, fuse_heads, fuse_rotary
+from temper.passes.fuse_linear import fuse_linear, fuse_transposes, merge_linears
+from temper.passes.fuse_norms import fuse_norms, fuse_softmax
+from temper.passes.program_chains import fuse_chains
+from temper.passes.program_dead import remove_dead
+from temper.passes.program_epilogues import fuse_epilogues
+from temper.passes.program_movement import remove_movement
+from temper.passes.weight_formats import assign_weight_formats
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named rewrite. ``option`` switches it; an empty one means: needed for correctness."""
+
+    name: str
+    run: Callable[[Any, Options], int]
+    option: str
+    meaning: str
+
+
+@dataclass(frozen=True)
+class PassReport:
+    """What one pass did: how often it hit, and how long it took."""
+
+    name: str
+    hits: int
+    seconds: float
+    enabled: bool
+    meaning: str
+
+
+# In order. Graph passes change the captured graph in place and return the number of hits.
+GRAPH_PASSES: tuple[Pass, ...] = (
+    Pass("canonicalise", canonicalise, "", "identities and duplicates removed"),
+    Pass("fold-constants", fold_constants, "", "what depends on no input or weight computed now"),
+    Pass("fold-batch-norm", fold_batch_norm,
+         "experimental_enable_fusing_conv2d_with_multiply_pattern",
+         "batch norm folded into the convolution before it"),
+    Pass("fuse-activations", fuse_activations, "enable_fusing",
+         "gelu, silu, mish, hard sigmoid and hard swish written out by hand"),
+    Pass("fuse-softmax", fuse_softmax, "enable_fusing", "softmax written out by hand"),
+    Pass("fuse-norms", fuse_norms, "enable_fusing", "layer and rms norm written out by hand"),
+    Pass("fuse-linear", fuse_linear, "enable_fusing", "matmul and bias to linear"),
+    Pass("fuse-attention", fuse_attention, "enable_fusing",
+         "scaled dot-product attention written out by hand"),
+    Pass("fuse-rotary", fuse_rotary, "enable_fusing", "rotary position embedding"),
+    Pass("assign-weight-formats", assign_weight_formats, "",
+         "weight formats and overrides put on matmul and linear weights"),
+    Pass("merge-linears", merge_linears, "enable_fusing",
+         "query, key and value projections of one input to one matmul"),
+    Pass("fuse-heads", fuse_heads, "enable_fusing", "split and concat of attention heads"),
+    Pass("fuse-transposes", fuse_transposes, "experimental_enable_permute_matmul_fusion",
+         "a transpose before a matmul to its flag"),
+)  # fmt: skip
+
+# Program passes take a mutable draft of the program's ops.
+PROGRAM_PASSES: tuple[Pass, ...] = (
+    Pass("remove-movement", remove_movement, "enable_layout_optimization",
+         "duplicate and inverse reshapes, permutes and layout changes"),
+    Pass("fuse-epilogues", fuse_epilogues, "enable_fusing",
+         "activation into the matmul or convolution before it, residual into the norm after it"),
+    Pass("fuse-chains", fuse_chains, "enable_fusing",
+         "elementwise chains: unary into unary, unary around binary"),
+    Pass("remove-dead", remove_dead, "", "ops whose result nobody reads"),
+)  # fmt: skip
+
+
+def run_passes(passes: Sequence[Pass], subject: Any, options: Options) -> list[PassReport]:
+    """Run those passes that are switched on."""
+    reports = []
+    for one in passes:
+        enabled = not one.option or bool(options[one.option])
+        if one.name.startswith("fuse") and not options["tt_enable_torch_fx_fusion_pass"]:
+            enabled = False
+        started = time.perf_counter()
+        hits = one.run(subject, options) if enabled else 0
+        reports.append(PassReport(one.name, hits, time.perf_counter() - started, enabled,
+                                  one.meaning))
+    return reports

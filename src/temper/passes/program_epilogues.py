@@ -1,0 +1,70 @@
+"""Activations into the matmul or convolution before them, residuals into the norm after them.
+
+ttnn's matmul takes a row as its bias and one activation, not a second full tensor: a residual
+add stays an op of its own unless a layer norm follows, which takes it.
+"""
+
+from __future__ import annotations
+
+from temper.options import Options
+from temper.passes.draft import Draft
+from temper.program import Op
+
+# What ttnn fuses behind each op (FACTS 6.4).
+_ALLOWED = {
+    "Matmul": {"relu", "sigmoid", "silu", "gelu", "gelu_tanh", "tanh"},
+    "Conv2d": {"relu", "relu6", "silu", "sigmoid"},
+    "LayerNorm": {"silu", "gelu", "relu"},
+}
+
+
+def fuse_epilogues(draft: Draft, options: Options) -> int:
+    hits = 0
+    for index, op in enumerate(draft.ops):
+        if op is None:
+            continue
+        if op.kind == "Unary":
+            hits += _activation(draft, index, op)
+        elif op.kind == "LayerNorm":
+            hits += _residual(draft, index, op)
+    return hits
+
+
+def _activation(draft: Draft, index: int, op: Op) -> int:
+    functions = op.attr("functions")
+    source = op.inputs[0]
+    before = draft.maker(source)
+    if before is None or len(functions) != 1 or not draft.sole_reader(source):
+        return 0
+    if functions[0][0] not in _ALLOWED.get(before.kind, ()) or before.attr("activations"):
+        return 0
+    if before.kind == "LayerNorm" and before.attr("norm") != "rms":
+        return 0
+    if draft.values[source].format != draft.values[op.outputs[0]].format:
+        return 0
+    place = draft.producer[source]
+    draft.remove(index)
+    draft.replace(place, Op(before.kind, before.inputs, op.outputs,
+                            {**before.attrs, "activations": functions}, before.source))
+    return 1
+
+
+def _residual(draft: Draft, index: int, op: Op) -> int:
+    source = op.inputs[0]
+    before = draft.maker(source)
+    operands = list(op.attr("operands"))
+    if before is None or before.kind != "BinaryNg" or "residual" in operands:
+        return 0
+    if before.attr("function") != "add" or len(before.inputs) != 2 \
+            or not draft.sole_reader(source):
+        return 0
+    if any(before.attr(chain) for chain in ("lhs", "rhs", "post")):
+        return 0
+    left, right = (draft.values[n] for n in before.inputs)
+    if left.shape != right.shape or left.format != right.format:
+        return 0
+    draft.remove(draft.producer[source])
+    draft.replace(index, Op(op.kind, (before.inputs[0], *op.inputs[1:], before.inputs[1]),
+                            op.outputs, {**op.attrs, "operands": [*operands, "residual"]},
+                            op.source))
+    return 1

@@ -1,0 +1,160 @@
+"""Weight formats: which matmul and linear weights change, which do not, and why."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import torch
+from torch import fx
+
+from temper.formats.names import canonical_format
+from temper.frontend.graph import Captured
+from temper.frontend.weight_op import OVERRIDE_NAMES
+from temper.frontend.weight_config import DEFAULT_KEY, read_config
+from temper.frontend.weight_report import WeightFormatEntry
+from temper.options import Options
+
+aten = torch.ops.aten
+
+# Operand of each op that is the weight when it comes from the model.
+_WEIGHT_OPERAND = {
+    aten.linear.default: 1, aten.mm.default: 1, aten.matmul.default: 1, aten.bmm.default: 1,
+    aten.addmm.default: 2,
+}  # fmt: skip
+_LAYOUT_ONLY = frozenset({
+    aten.t.default, aten.transpose.int, aten.permute.default, aten.view.default,
+    aten.reshape.default, aten.clone.default, aten.unsqueeze.default, aten.squeeze.dim,
+    aten.expand.default, aten._to_copy.default, aten.to.dtype,
+})  # fmt: skip
+_OVERRIDE = torch.ops.tt.weight_dtype_override.default
+
+
+def assign_weight_formats(captured: Captured, options: Options) -> int:
+    """Mark each matmul whose weight changes; leave the report on the captured graph."""
+    paths = {a.node: a.path for a in captured.arguments if a.role == "weight"}
+    requested, origins = _requests(captured, options)
+    entries: dict[str, WeightFormatEntry] = {}
+    hits = 0
+    for node in captured.graph.nodes:
+        operand = _WEIGHT_OPERAND.get(node.target)
+        if operand is None or not isinstance(node.args[operand], fx.Node):
+            continue
+        path, override = _trace(node.args[operand], paths)
+        if path is None:
+            continue
+        fmt, origin = requested.get(path, ""), origins.get(path, "")
+        if override is not None:
+            fmt = canonical_format(str(override.args[1]))
+            origin = origin if origin not in ("", "experimental_weight_dtype") else "in the model"
+        if not fmt:
+            continue
+        dtype = captured.weights[path].dtype
+        effective, reason = fmt, ""
+        if fmt == "bfloat16":
+            reason = "kept at bfloat16"
+        elif not dtype.is_floating_point:
+            effective, reason = str(dtype), "not a floating-point weight"
+        else:
+            if dtype is torch.float32:
+                reason = "the model is float32: cast it with model.to(torch.bfloat16) first"
+            node.meta["weight_format"] = {"format": fmt, "parameter": path}
+            hits += 1
+        entries[path] = WeightFormatEntry(path, _short(fmt), origin, _short(effective), reason)
+    _explain_the_rest(captured, requested, origins, entries)
+    captured.weight_report = list(entries.values())
+    if any("float32" in e.reason for e in entries.values()):
+        warnings.warn("block-float weights were asked for a float32 model; cast it with "
+                      "model.to(torch.bfloat16) before compiling", stacklevel=2)
+    return hits
+
+
+def _requests(captured: Captured, options: Options) -> tuple[dict[str, str], dict[str, str]]:
+    """Format and origin by parameter: overrides beat the global option."""
+    requested: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    everywhere = options["experimental_weight_dtype"]
+    if everywhere:
+        for argument in captured.arguments:
+            if argument.role == "weight":
+                requested[clean(argument.path)] = everywhere
+                origins[clean(argument.path)] = "experimental_weight_dtype"
+    overrides = options["weight_dtype_overrides"]
+    if overrides:
+        names = [clean(a.path) for a in captured.arguments if a.role == "weight"]
+        for name, pattern, dtype in _matched(names, read_config(overrides)):
+            requested[name] = canonical_format(dtype)
+            origins[name] = pattern
+    by_path = {a.path: clean(a.path) for a in captured.arguments if a.role == "weight"}
+    return (
+        {path: requested[name] for path, name in by_path.items() if name in requested},
+        {path: origins[name] for path, name in by_path.items() if name in origins},
+    )
+
+
+def _matched(names: list[str], rules: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """(name, pattern, dtype): the last pattern that fits; the default for other weights."""
+    for name in names:
+        hits = [p for p in rules if p != DEFAULT_KEY and fnmatchcase(name, p)]
+        if not hits and DEFAULT_KEY in rules and name.endswith(".weight"):
+            hits = [DEFAULT_KEY]
+        if hits:
+            yield name, hits[-1], rules[hits[-1]]
+
+
+def clean(path: str) -> str:
+    """The parameter's own name, without torch's parametrization detour."""
+    return path.replace("parametrizations.", "").removesuffix(".original")
+
+
+def _trace(node: Any, paths: Mapping[str, str]) -> tuple[str | None, fx.Node | None]:
+    """The parameter behind layout-only ops, and an override op on the way."""
+    override = None
+    while isinstance(node, fx.Node):
+        if node.op == "placeholder":
+            return paths.get(node.name), override
+        if node.target is _OVERRIDE:
+            override = node
+        elif node.target not in _LAYOUT_ONLY:
+            return None, None
+        node = node.args[0]
+    return None, None
+
+
+def _explain_the_rest(captured: Captured, requested: Mapping[str, str],
+                      origins: Mapping[str, str], entries: dict[str, WeightFormatEntry]) -> None:
+    """Requests that reached no matmul: explicit ones are reported with the reason."""
+    overridden = {}
+    paths = {a.node: a.path for a in captured.arguments if a.role == "weight"}
+    for node in captured.graph.nodes:
+        if node.target is _OVERRIDE:
+            path, _ = _trace(node, paths)
+            if path is not None:
+                overridden[path] = canonical_format(str(node.args[1]))
+    explicit = {p: f for p, f in requested.items() if origins.get(p) != "experimental_weight_dtype"}
+    for path, fmt in {**explicit, **overridden}.items():
+        if path in entries:
+            continue
+        dtype = str(captured.weights[path].dtype).removeprefix("torch.")
+        entries[path] = WeightFormatEntry(path, _short(fmt), origins.get(path, "in the model"),
+                                          dtype, _reason(captured, path))
+
+
+def _reason(captured: Captured, path: str) -> str:
+    users = set()
+    for argument in captured.arguments:
+        if argument.path == path:
+            node = next(n for n in captured.graph.nodes if n.name == argument.node)
+            users = {_name(u.target) for u in node.users}
+    used = ", ".join(sorted(users)) or "nothing"
+    return f"no effect: used by {used}; only matmul and linear weights convert"
+
+
+def _name(target: Any) -> str:
+    return str(target).removeprefix("aten.").removesuffix(".default")
+
+
+def _short(fmt: str) -> str:
+    return OVERRIDE_NAMES.get(fmt, fmt)

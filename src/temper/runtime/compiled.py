@@ -1,0 +1,167 @@
+"""``temper.compile``: a model whose calls run on the virtual chip, without Dynamo's overhead."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from temper.errors import CompileError, UsageError
+from temper.frontend.capture import capture
+from temper.frontend.pipeline import build
+from temper.options import Options, resolve
+from temper.runtime.loaded import LoadedGraph
+
+Entry = Callable[[list[Any], tuple[Any, ...], dict[str, Any]], Any]
+
+
+class CompiledModel:
+    """Calls like the model it wraps; each new shape is compiled once.
+
+    The whole model is captured as one graph. Where Python control flow forbids that, Dynamo
+    splits it, and the parts run on the chip.
+    """
+
+    def __init__(self, model: torch.nn.Module, options: Options) -> None:
+        self._model = model
+        self._entries: dict[Any, Entry] = {}
+        self._lock = threading.RLock()
+        self.options = options
+        self.loaded: list[LoadedGraph] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, spec = pytree.tree_flatten((args, kwargs))
+        key = (spec, self._model.training, *map(_describe, leaves))
+        entry = self._entries.get(key)
+        if entry is None:
+            with self._lock:
+                entry = self._entries.get(key) or self._compile(key, args, kwargs)
+        return entry(leaves, args, kwargs)
+
+    @property
+    def compiles(self) -> int:
+        """How many input shapes were compiled so far."""
+        return len(self._entries)
+
+    def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+        if self._model.training:
+            raise CompileError("the model is in training mode; Temper compiles inference",
+                               try_=["model.eval() before the call"])
+        started = time.perf_counter()
+        try:
+            captured = capture(self._model, args, kwargs)
+        except CompileError:
+            entry = self._split()
+        else:
+            built = build(captured, self.options)
+            rest = time.perf_counter() - started - sum(built.stages.values())
+            built.stages = {"capture": rest, **built.stages}
+            graph = LoadedGraph(built)
+            self.loaded.append(graph)
+            entry = _Whole(graph, self._model)
+        self._entries[key] = entry
+        return entry
+
+    def _split(self) -> Entry:
+        """Several graphs: Dynamo runs the Python in between."""
+        from temper.runtime.backend import make_backend  # noqa: PLC0415 - it imports this module
+
+        backend = make_backend(self.options, self.loaded)
+        compiled = torch.compile(self._model, backend=backend, dynamic=False)
+
+        def run(leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            with torch.no_grad():
+                return compiled(*args, **kwargs)
+
+        return run
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_model"], name)
+
+    def __repr__(self) -> str:
+        return (f"CompiledModel({type(self._model).__name__}, chip={self.options['chip']}, "
+                f"level={self.options['optimization_level']})")
+
+
+class _Whole:
+    """One graph for the whole model."""
+
+    def __init__(self, graph: LoadedGraph, model: torch.nn.Module) -> None:
+        self._graph = graph
+        captured = graph.built.captured
+        self._positions = [a.position for a in captured.inputs if _is_tensor(graph, a.node)]
+        self._unflatten = captured.unflatten
+        self._owners = _owners(model, list(dict.fromkeys(graph.program.weights.values())))
+
+    def __call__(self, leaves: list[Any], args: Any, kwargs: Any) -> Any:
+        replaced = {path: held[name] for path, held, name, seen in self._owners
+                    if held[name] is not seen}
+        if replaced:
+            self._graph.replace_weights(replaced)
+            self._owners = [(p, h, n, h[n]) for p, h, n, _ in self._owners]
+        outputs = self._graph.run([leaves[p] for p in self._positions])
+        return self._unflatten(self._graph.results(outputs, leaves))
+
+
+def _is_tensor(graph: LoadedGraph, node: str) -> bool:
+    return any(node == n for n in graph.program.inputs)
+
+
+def _owners(model: torch.nn.Module, paths: list[str]
+            ) -> list[tuple[str, dict[str, Any], str, torch.Tensor]]:
+    """Where each weight hangs in the model, to notice another tensor in its place."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    found = []
+    for path in paths:
+        prefix, _, name = path.rpartition(".")
+        module = modules.get(prefix)
+        if module is None:
+            continue
+        for held in (module._parameters, module._buffers):
+            if held.get(name) is not None:
+                found.append((path, held, name, held[name]))
+    return found  # type: ignore[return-value]
+
+
+def _describe(leaf: Any) -> Any:
+    if isinstance(leaf, torch.Tensor):
+        return leaf.shape, leaf.dtype, leaf.device.type
+    try:
+        hash(leaf)
+    except TypeError:
+        return repr(leaf)
+    return type(leaf), leaf
+
+
+def compile(model: torch.nn.Module, *, chip: str | None = None, level: int | None = None,
+            **options: Any) -> CompiledModel:
+    """Compile a model for a chip: ``temper.compile(model, chip="n150", level=2, ...)``.
+
+    Keyword arguments are compile options (``temper options`` lists them). The model is captured
+    at its first call, for the shapes of that call.
+    """
+    if isinstance(model, CompiledModel):
+        model = model._model
+    if not isinstance(model, torch.nn.Module):
+        raise UsageError(f"temper.compile takes a torch.nn.Module, not {type(model).__name__}")
+    given = dict(options)
+    if chip is not None:
+        given["chip"] = chip
+    if level is not None:
+        given["optimization_level"] = level
+    return CompiledModel(model, resolve(given))
+
+
+def warmup(model: Any, *inputs: Any, iterations: int = 3, **kwargs: Any) -> Any:
+    """Call the model a few times, so that compile, program cache and trace are behind you."""
+    if iterations < 1:
+        raise UsageError("warmup needs at least one iteration")
+    output = None
+    with torch.no_grad():
+        for _ in range(iterations):
+            output = model(*inputs, **kwargs)
+    return output
