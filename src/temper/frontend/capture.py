@@ -101,7 +101,7 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
             outputs.append(("value", index))
     spec = exported.call_spec.out_spec
     return Captured(exported.graph_module, arguments, weights, name, outputs, mutations,
-                    lambda values: pytree.tree_unflatten(values, spec))
+                    unflatten=lambda values: pytree.tree_unflatten(values, spec))
 
 
 _PATH_PART = re.compile(r"\.?_(?:modules|parameters|buffers)\['([^']+)'\]|\.([A-Za-z_]\w*)|\[(\d+)\]")

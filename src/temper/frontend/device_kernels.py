@@ -191,6 +191,9 @@ def register(keep: list[Any]) -> None:
     library: Any = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     for name, kernel in KERNELS.items():
         library.impl(name, kernel, "PrivateUse1")
+    for bit in ("Conjugate", "Negative"):
+        # torch resolves a lazy bit by a copy, which must not resolve it first.
+        library.impl("_copy_from", torch.library.fallthrough_kernel, bit)
     if torch.version.cuda is None and torch.version.hip is None:
         # DataLoader(pin_memory=True) asks the accelerator for pinned memory: any will do for us.
         library.impl("_pin_memory", lambda tensor, device=None: tensor.clone(), "CPU")

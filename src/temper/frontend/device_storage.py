@@ -137,6 +137,10 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
 def host_of(tensor: torch.Tensor) -> torch.Tensor:
     """``host_view`` for callers below autograd."""
     host = as_host_storage(tensor.untyped_storage()).host
-    return torch.empty(0, dtype=tensor.dtype).set_(
+    seen = torch.empty(0, dtype=tensor.dtype).set_(
         host, tensor.storage_offset(), tensor.size(), tensor.stride()
     )
+    # Lazy conjugation and negation are bits of the tensor, not of the bytes.
+    if tensor.is_conj():
+        seen = seen.conj()
+    return torch._neg_view(seen) if tensor.is_neg() else seen

@@ -3,11 +3,15 @@
 
 namespace nb = nanobind;
 
+void bind_eltwise(nb::module_ &m);
 void bind_etl(nb::module_ &m);
 void bind_formats(nb::module_ &m);
 
 NB_MODULE(_native, m) {
+    // Compiled models live until the interpreter ends; that is no leak.
+    nb::set_leak_warnings(false);
     m.doc() = "Raw-buffer kernels of Temper.";
+    bind_eltwise(m);
     bind_etl(m);
     bind_formats(m);
 }

@@ -11,7 +11,7 @@ import torch
 from temper.frontend.capture import capture_fx
 from temper.frontend.pipeline import build
 from temper.options import Options, resolve
-from temper.runtime.loaded import LOADED, LoadedGraph
+from temper.runtime.loaded import LoadedGraph, loaded_graphs
 
 Runner = Callable[..., Any]
 
@@ -27,7 +27,7 @@ def make_backend(options: Options, keep: list[LoadedGraph] | None = None
     """A Dynamo backend with these options; loaded graphs are added to ``keep``."""
 
     def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Runner:
-        return _Graph(module, options, len(LOADED), keep)
+        return _Graph(module, options, len(loaded_graphs()), keep)
 
     return backend
 

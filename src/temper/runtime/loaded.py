@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,8 +21,15 @@ from temper.runtime import clock
 from temper.runtime.executor import Executor
 from temper.runtime.program_cache import PROGRAM_CACHE
 
-# Every graph loaded in this process, for temper.stats().
-LOADED: list[LoadedGraph] = []
+# Every graph that is alive in this process, for temper.stats().
+_LOADED: list[weakref.ref[LoadedGraph]] = []
+
+
+def loaded_graphs() -> list[LoadedGraph]:
+    """The graphs that are still in use, oldest first."""
+    alive = [(ref, ref()) for ref in _LOADED]
+    _LOADED[:] = [ref for ref, graph in alive if graph is not None]
+    return [graph for _, graph in alive if graph is not None]
 
 
 @dataclass
@@ -59,7 +67,7 @@ class LoadedGraph:
         self._handles: dict[bool, tuple[Any, int]] = {}
         self._watch(built.weights)
         self._outputs = self._output_plan()
-        LOADED.append(self)
+        _LOADED.append(weakref.ref(self))
 
     # --- costs --------------------------------------------------------------------------------
 
@@ -226,7 +234,3 @@ def _host(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The weights as host tensors; those on the device "tt" share their bytes."""
     return {p: (host_view(t) if is_tt(t) else t).detach() for p, t in weights.items()}
 
-
-def programs() -> list[Program]:
-    """The programs of every graph loaded so far."""
-    return [graph.program for graph in LOADED]

@@ -8,7 +8,7 @@ import torch
 
 from temper.errors import UsageError
 from temper.runtime.compiled import CompiledModel
-from temper.runtime.loaded import LOADED, LoadedGraph
+from temper.runtime.loaded import LoadedGraph, loaded_graphs
 
 
 def stats(model: Any = None) -> dict[str, Any]:
@@ -45,12 +45,12 @@ def stats(model: Any = None) -> dict[str, Any]:
 
 def _graphs(model: Any) -> list[LoadedGraph]:
     if model is None:
-        return list(LOADED)
+        return loaded_graphs()
     if isinstance(model, CompiledModel):
         return model.loaded
     if isinstance(model, torch.nn.Module):
         held = {id(t) for t in (*model.parameters(), *model.buffers())}
-        return [g for g in LOADED if any(id(t) in held for t in g._weights.values())]
+        return [g for g in loaded_graphs() if any(id(t) in held for t in g._weights.values())]
     raise UsageError(f"temper.stats takes a compiled model, not {type(model).__name__}")
 
 
