@@ -33,6 +33,8 @@ class SocketSink:
         self._send(frame(EVENTS_FRAME, data))
 
     def close(self) -> None:
+        """A last word, so that the server can tell an end from a kill."""
+        self._send(json_frame({"type": "bye"}))
         with self._lock:
             if self._socket is not None:
                 with contextlib.suppress(OSError):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from temper.errors import TemperError
+from temper.errors import TemperError, UsageError
 
 
 @contextlib.contextmanager
@@ -53,3 +53,17 @@ def same_file_at(source: Path, target: Path) -> None:
             beside.unlink()  # renaming one link onto another of the same file leaves both
     except OSError as error:
         raise TemperError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+def check_writable(directory: Path) -> None:
+    """Find out before the command has run for hours."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        probe = directory / f".temper-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise UsageError(
+            f"cannot write to {directory}: {error.strerror or error}",
+            try_="a directory that you may write to",
+        ) from error

@@ -33,6 +33,8 @@ class ProcessLog:
             self.programs[int(message["handle"])] = message
         elif kind == "string":
             self.names[int(message["index"])] = str(message["text"])
+        elif kind == "bye":
+            self.closed = True
         elif kind == "op_host":
             index = self._find_last_call(int(message["program"]))
             if index is not None:

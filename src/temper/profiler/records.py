@@ -121,7 +121,8 @@ class ProcessRun:
 
     @cached_property
     def calls(self) -> np.ndarray:
-        return self.events[self.call_indices]
+        found: np.ndarray = self.events[self.call_indices]
+        return found
 
     @cached_property
     def op_count(self) -> int:

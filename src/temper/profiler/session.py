@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from temper.errors import UsageError
 from temper.profiler import recorder as recording
+from temper.profiler.files import check_writable
 from temper.profiler.log import ProcessLog
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def profile(directory: str | os.PathLike[str] | None = None) -> Iterator[Session
         )
     target = Path(directory) if directory is not None else None
     if target is not None:
-        _check_writable(target)
+        check_writable(target)
     session = Session(target)
     _open.append(session)
     recording.activate(session._log)
@@ -100,17 +101,3 @@ def signpost(name: str) -> None:
     active = recording.ACTIVE
     if active is not None:
         active.mark(str(name))
-
-
-def _check_writable(directory: Path) -> None:
-    """Say so before the work, not after it."""
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        probe = directory / f".temper-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise UsageError(
-            f"cannot write to {directory}: {error.strerror or error}",
-            try_="a directory that you may write to",
-        ) from error

@@ -19,7 +19,7 @@ class Text:
         return len(self.codes)
 
     def __getitem__(self, row: int) -> str:
-        return self.values[self.codes[row]]
+        return str(self.values[self.codes[row]])
 
     def equals(self, value: str) -> np.ndarray:
         return self.where([v == value for v in self.values])
@@ -29,13 +29,17 @@ class Text:
 
     def where(self, per_value: Sequence[bool]) -> np.ndarray:
         """Rows whose value has the property, given value by value."""
-        return np.asarray(per_value, dtype=bool)[self.codes] if len(per_value) else self.none()
+        if not len(per_value):
+            return self.none()
+        found: np.ndarray = np.asarray(per_value, dtype=bool)[self.codes]
+        return found
 
     def numbers(self, per_value: Sequence[float]) -> np.ndarray:
         """A number for each row, given value by value."""
         if not len(per_value):
             return np.full(len(self), np.nan)
-        return np.asarray(per_value, dtype=np.float64)[self.codes]
+        found: np.ndarray = np.asarray(per_value, dtype=np.float64)[self.codes]
+        return found
 
     def none(self) -> np.ndarray:
         return np.zeros(len(self), dtype=bool)
