@@ -15,7 +15,6 @@ from temper.cost import ProgramCost, estimate
 from temper.frontend.device import host_view, is_tt, wrap
 from temper.frontend.pipeline import Built
 from temper.profiler import recorder
-from temper.program import Program
 from temper.program.trace_size import check_region, trace_bytes
 from temper.runtime import clock
 from temper.runtime.executor import Executor
@@ -117,15 +116,20 @@ class LoadedGraph:
             if self._executor is None:
                 started = time.perf_counter()
                 self._executor = Executor(
-                    self.program, _host(self._weights), output_dtypes=self._dtypes,
+                    self.program,
+                    _host(self._weights),
+                    output_dtypes=self._dtypes,
                     exact_accumulation=self.built.options["exact_accumulation"],
                 )
                 self.stats.stages["load"] = time.perf_counter() - started
                 started = time.perf_counter()
                 self._executor.prepare()
                 self.stats.stages["const-eval"] = time.perf_counter() - started
-                hits, misses = PROGRAM_CACHE.touch(self.program) if self._cached else (
-                    0, len(self.program.ops))
+                hits, misses = (
+                    PROGRAM_CACHE.touch(self.program)
+                    if self._cached
+                    else (0, len(self.program.ops))
+                )
                 self.stats.cache_hits += hits
                 self.stats.cache_misses += misses
             elif self._changed():
@@ -150,13 +154,14 @@ class LoadedGraph:
         device_ns = cost.first_call_ns if first else cost.call_ns
         stats.device_ns += device_ns
         stats.wall_ns += ended - started
-        clock.advance(device_ns)
+        clock.advance(device_ns, ended - started)
         active = recorder.ACTIVE
         if active is not None:
             self._record(active, cost, started, ended, first, replayed)
 
-    def _record(self, active: Any, cost: ProgramCost, started: int, ended: int, first: bool,
-                replayed: bool) -> None:
+    def _record(
+        self, active: Any, cost: ProgramCost, started: int, ended: int, first: bool, replayed: bool
+    ) -> None:
         handle = self._handles.get(replayed)
         if handle is None or handle[0] is not active:
             meta = {
@@ -168,8 +173,14 @@ class LoadedGraph:
             self._handles[replayed] = handle
             if first:
                 self._record_first(active, started, ended)
-        active.record_call(handle[1], started, ended, first_call=first, traced=replayed,
-                           replay=self.stats.replays if replayed else 0)
+        active.record_call(
+            handle[1],
+            started,
+            ended,
+            first_call=first,
+            traced=replayed,
+            replay=self.stats.replays if replayed else 0,
+        )
         for direction, names, modelled in (
             ("in", self.program.inputs, cost.transfer_in_ns),
             ("out", self.program.outputs, cost.transfer_out_ns),
@@ -233,4 +244,3 @@ def _version(tensor: torch.Tensor) -> int:
 def _host(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The weights as host tensors; those on the device "tt" share their bytes."""
     return {p: (host_view(t) if is_tt(t) else t).detach() for p, t in weights.items()}
-
