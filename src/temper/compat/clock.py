@@ -1,0 +1,98 @@
+"""The virtual clock: time functions that follow modelled device time, in this process only."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from temper.errors import UsageError
+from temper.runtime import clock
+
+_NAMES = ("perf_counter", "monotonic", "time")
+_real: dict[str, Callable[..., Any]] = {}
+_lock = threading.Lock()
+
+
+class VirtualTime:
+    """Nanoseconds since installation as the mode counts them; never runs backwards.
+
+    device: modelled device and transfer time, and what the script itself slept.
+    both: that, and real time, less the real time that went into simulating the device.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+        self.slept_ns = 0.0
+        self._started = clock.wall_ns()
+        self._modelled = clock.elapsed_ns()
+        self._spent = clock.spent_ns()
+        self._last = 0
+
+    def now_ns(self) -> int:
+        passed = clock.elapsed_ns() - self._modelled
+        if self.mode == "device":
+            passed += self.slept_ns
+        else:
+            passed += clock.wall_ns() - self._started - (clock.spent_ns() - self._spent)
+        with _lock:
+            self._last = max(self._last, int(passed))
+            return self._last
+
+
+def install(mode: str) -> None:
+    """Replace the time module's clocks for the script; Temper's own measurements stay real."""
+    if mode not in clock.MODES:
+        raise UsageError(f"no clock {mode!r}", allowed=clock.MODES)
+    uninstall()
+    clock.set_mode(mode)
+    if mode == "wall":
+        return
+    virtual = VirtualTime(mode)
+    for name in _NAMES:
+        _real[name], _real[f"{name}_ns"] = getattr(time, name), getattr(time, f"{name}_ns")
+    _real["sleep"] = time.sleep
+    for name in _NAMES:
+        whole = _real[f"{name}_ns"]
+        base_ns = whole()
+        setattr(time, f"{name}_ns", _reader(virtual, whole, base_ns, 1))
+        setattr(time, name, _reader(virtual, _real[name], base_ns, 1e9))
+
+    def sleep(seconds: float) -> None:
+        _real["sleep"](seconds)
+        virtual.slept_ns += seconds * 1e9
+
+    time.sleep = sleep
+    _refresh_timeit()
+
+
+def uninstall() -> None:
+    """Give the time module its own functions back."""
+    if _real:
+        for name, function in _real.items():
+            setattr(time, name, function)
+        _real.clear()
+        _refresh_timeit()
+    clock.set_mode("wall")
+
+
+def _reader(
+    virtual: VirtualTime, real: Callable[[], Any], base_ns: int, unit: float
+) -> Callable[[], Any]:
+    def read() -> Any:
+        caller = sys._getframe(1).f_globals.get("__name__", "")
+        if caller.startswith("temper."):
+            return real()
+        shown = base_ns + virtual.now_ns()
+        return shown if unit == 1 else shown / unit
+
+    return read
+
+
+def _refresh_timeit() -> None:
+    """timeit binds its timer when it is imported; bind it again."""
+    if "timeit" in sys.modules:
+        importlib.reload(sys.modules["timeit"])
