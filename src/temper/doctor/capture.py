@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from temper.doctor import telemetry
-from temper.doctor.cards import VENDOR
 from temper.doctor.facts import HostFacts
 from temper.doctor.machine import (
     FACTS_FILE,
@@ -25,7 +24,6 @@ from temper.doctor.machine import (
     CommandOutput,
     Machine,
     MemoryMachine,
-    as_number,
 )
 from temper.doctor.registry import Context, run
 from temper.errors import BadFileError, UsageError
@@ -137,7 +135,7 @@ def capture(machine: Machine, out: Path) -> int:
     kept = {
         path: cleaned
         for path, text in recorder.files.items()
-        if (cleaned := scrub.file(path, text, recorder.files)) is not None
+        if (cleaned := scrub.file(path, text)) is not None
     }
     facts = {
         **machine.facts.as_dict(),
@@ -182,11 +180,9 @@ class Scrubber:
             text = re.sub(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", _REMOVED, text)
         return _IPV4.sub("0.0.0.0", _MAC.sub("00:00:00:00:00:00", text))
 
-    def file(self, path: str, text: str, files: dict[str, str]) -> str | None:
+    def file(self, path: str, text: str) -> str | None:
         """The file's scrubbed text; None drops the file."""
         name = path.rsplit("/", 1)[-1]
-        if path.startswith("/sys/bus/pci/devices/") and name == "vendor":
-            return text if as_number(text) == VENDOR else None
         if re.fullmatch(r"/proc/\d+/fd/\d+", path):
             return text if text.startswith("/dev/tenstorrent/") else None
         if name == "tt_serial":

@@ -87,7 +87,8 @@ def hugepages(context: Context) -> Result:
         )  # fmt: skip
     elif not large:
         yield Finding(
-            "hugepages", "pages", "problem", seen, expected=expected,
+            "hugepages", "pages", "problem" if context.translating is False else "warning", seen,
+            expected=expected,
             why=f"without a translating IOMMU the card cannot reach host memory{guide}",
             fix=fix, source=_SOURCE,
         )  # fmt: skip
@@ -121,7 +122,7 @@ def hugepage_mount(context: Context) -> Result:
     if options is None and places:
         seen += f" (hugetlbfs only at {', '.join(sorted(places))})"
     yield Finding(
-        "hugepage-mount", "pages", "note" if context.translating else "problem", seen,
+        "hugepage-mount", "pages", "problem" if context.translating is False else "note", seen,
         expected=f"hugetlbfs at {MOUNT} with pagesize=1G",
         why="the user-mode driver looks at that one path only",
         fix="scripts/setup_hugepages.sh --apply writes the systemd mount unit",

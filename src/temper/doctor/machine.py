@@ -74,6 +74,9 @@ class Machine:
             return CommandOutput("ok", text)
         return CommandOutput(self.facts.commands.get(name, "absent"))
 
+    def forget(self, name: str) -> None:
+        """Run a command anew when it is next asked for; a capture has only one output."""
+
     @property
     def facts(self) -> HostFacts:
         """Python, packages, environment: what is not a file of the kernel."""
@@ -180,6 +183,9 @@ class LiveMachine(DirectoryMachine):
 
             self._outputs[name] = run_known(name)
         return self._outputs[name]
+
+    def forget(self, name: str) -> None:
+        self._outputs.pop(name, None)
 
 
 class MemoryMachine(Machine):

@@ -80,8 +80,9 @@ def _trained(
     if word is not None and board.startswith("p"):
         # Two bits a controller: even bit trained, odd bit error; the upper half of newer
         # firmware (self-test) uses the same pairs. A p100 lacks one controller.
-        pairs = [(word >> shift) & 3 for shift in range(0, 32 if word >> 16 else 16, 2)]
-        absent = 2 if board.startswith("p100") else 0
+        halves = 2 if word >> 16 else 1
+        pairs = [(word >> shift) & 3 for shift in range(0, 16 * halves, 2)]
+        absent = halves if board.startswith("p100") else 0
         return not any(pair & 2 for pair in pairs) and pairs.count(0) <= absent
     if isinstance(status, bool):
         return status

@@ -53,10 +53,16 @@ def read(machine: Machine | None = None, cards: list[Card] | None = None) -> lis
     """One reading a card, now. Without a card: an empty list, at once."""
     host = machine or LiveMachine()
     found = find(host) if cards is None else cards
-    if found and any(not card.hwmon and card.smi.temperature_c is None for card in found):
-        devices = smi.parse(host.command("tt-smi").text)
-        found = find(host, devices) if devices else found
+    if found and any(not card.hwmon for card in found):
+        found = _with_snapshot(host, found)
     return [read_card(host, card) for card in found]
+
+
+def _with_snapshot(machine: Machine, cards: list[Card]) -> list[Card]:
+    """Cards with a fresh tt-smi snapshot (seconds): only for those that sysfs says nothing of."""
+    machine.forget("tt-smi")
+    devices = smi.parse(machine.command("tt-smi").text)
+    return find(machine, devices) if devices else cards
 
 
 def read_card(machine: Machine, card: Card) -> CardReading:
