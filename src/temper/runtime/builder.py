@@ -19,7 +19,7 @@ from temper.errors import CompileError
 from temper.program import Op, Program, TensorSpec
 from temper.program.tensor import BLOCK_FORMATS
 from temper.runtime import native
-from temper.runtime.values import host_dtype, round_
+from temper.runtime.values import host_dtype, rounding
 
 Step = Callable[[], Any]
 Kernel = Callable[["Builder", Op, list[torch.Tensor]], Sequence[torch.Tensor]]
@@ -119,7 +119,11 @@ class Builder:
         tensor, block = self.tensors[name], self._blocks[name]
         dying = all(self._last_use.get(other, -1) <= self._index for other in block.names)
         fits = tensor.dtype == host_dtype(spec.format) and tuple(tensor.shape) == spec.shape
-        if block.constant or not dying or not fits or not tensor.is_contiguous():
+        same = (tensor.data_ptr(), tensor.shape, tensor.stride())
+        # Another operand in the same memory must be read at the same index that is written.
+        others = [self.tensors[other] for other in op.inputs if self._blocks[other] is block]
+        aligned = all((t.data_ptr(), t.shape, t.stride()) == same for t in others)
+        if block.constant or not aligned or not dying or not fits or not tensor.is_contiguous():
             return None
         return tensor
 
@@ -165,8 +169,13 @@ class Builder:
         """Emit the op's one rounding of a contiguous output buffer."""
         if out.dtype != torch.float32 or format_name == "float32" or out.numel() == 0:
             return
-        step = native.rounding(out, format_name)
-        self.emit(step if step is not None else lambda: round_(out, format_name))
+        self.emit(rounding(out, format_name))
+
+    def emit_fused(self, step: Step, out: torch.Tensor, format_name: str) -> None:
+        """Emit a native step that has rounded already, unless to a block format."""
+        self.emit(step)
+        if format_name not in native.FUSED_FORMATS:
+            self.finish(out, format_name)
 
     def compute(
         self,

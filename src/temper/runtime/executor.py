@@ -77,6 +77,7 @@ class Executor:
             for name, dtype in zip(program.outputs, dtypes, strict=True)
         ]
         self.pool_bytes = builder.pool_bytes
+        self._memory = builder  # native steps hold addresses; this holds the memory
 
     def _weight(self, name: str) -> Tensor:
         path = self.program.weights[name]

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
+from temper import kernels
 from temper.runtime.values import MANTISSA_BITS
 
 _A_HIGH_BITS = 4
@@ -29,9 +30,8 @@ class Part:
     remainder: bool = False
 
     @property
-    def mask(self) -> int | None:
-        """The int32 mask of the kept bits of a float32 value."""
-        return None if self.keep_bits is None else -(1 << (23 - self.keep_bits))
+    def whole(self) -> bool:
+        return self.keep_bits is None
 
 
 def products(fidelity: str, activation: str, weight: str) -> list[tuple[Part, Part]]:
@@ -50,12 +50,18 @@ def products(fidelity: str, activation: str, weight: str) -> list[tuple[Part, Pa
     return [(b_all, a_all)]
 
 
-def take_part(x: torch.Tensor, part: Part, out: torch.Tensor) -> torch.Tensor:
+def take_part(x: torch.Tensor, part: Part, out: torch.Tensor) -> None:
     """Write the part of every value of ``x`` into ``out`` (both contiguous float32)."""
-    assert part.mask is not None
-    torch.bitwise_and(x.view(torch.int32), part.mask, out=out.view(torch.int32))
+    if part.keep_bits is None:
+        out.copy_(x)
+        return
+    kernels.mask_bits_ptr(x.data_ptr(), out.data_ptr(), x.numel(), _mask(part.keep_bits))
     if part.remainder:
-        # In TF32 precision: what the high part left over.
-        full = torch.bitwise_and(x.view(torch.int32), Part(_TF32_BITS).mask).view(torch.float32)
+        full = torch.empty_like(x)
+        kernels.mask_bits_ptr(x.data_ptr(), full.data_ptr(), x.numel(), _mask(_TF32_BITS))
         torch.sub(full, out, out=out)
-    return out
+
+
+def _mask(bits: int) -> int:
+    """The bits of a float32 value that hold its sign, exponent and this much of the mantissa."""
+    return 0xFFFFFFFF & -(1 << (23 - bits))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -31,6 +32,10 @@ def convert(b: Builder, op: Op, view: Tensor) -> list[Tensor]:
     if target in INTEGER_FORMATS:
         return [b.compute(op, lambda: to_integer(view, target))]
     out = b.output(op)
+    step = native.elementwise(out, [view], target)
+    if step is not None:
+        b.emit_fused(step, out, target)
+        return [out]
     b.emit(lambda: out.copy_(view))
     b.finish(out, target)
     return [out]
@@ -42,6 +47,15 @@ def as_shape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
         return x.view(tuple(shape))
     except RuntimeError:
         return b.contiguous(x).view(tuple(shape))
+
+
+def in_place_or_new(b: Builder, op: Op, *positions: int) -> Tensor:
+    """The memory of an operand that dies here, or a fresh buffer."""
+    for position in positions:
+        out = b.in_place(op, position)
+        if out is not None:
+            return out
+    return b.output(op)
 
 
 @kernel(
@@ -138,7 +152,8 @@ def create_heads(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; (B, S, (h + 2 kv) d) cut into q, k, v of (B, heads, S, d), as views."""
     x, heads, kv_heads = inputs[0], op.attr("heads"), op.attr("kv_heads")
     x = x.view(x.shape[-3] if x.dim() > 2 else 1, x.shape[-2], heads + 2 * kv_heads, -1)
-    q, k, v = (part.transpose(1, 2) for part in x.split([heads, kv_heads, kv_heads], dim=2))
+    edges = (0, heads, heads + kv_heads, heads + 2 * kv_heads)
+    q, k, v = (x[:, :, first:last].transpose(1, 2) for first, last in pairwise(edges))
     return [q, k.transpose(-1, -2) if op.attr("transpose_k") else k, v]
 
 
@@ -187,7 +202,7 @@ def topk(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     x = inputs[0]
     arguments = (op.attr("k"), op.attr("dim"), op.attr("largest"), op.attr("sorted"))
     values, indices = b.output(op, 0), b.output(op, 1)
-    _emit_pair(b, op, values, indices, partial(torch.topk, x, *arguments))
+    _emit_pair(b, op, values, indices, lambda: torch.topk(x, *arguments))
     return [values, indices]
 
 
@@ -203,7 +218,11 @@ def sort(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 def _emit_pair(
-    b: Builder, op: Op, values: Tensor, indices: Tensor, function: partial[tuple[Tensor, Tensor]]
+    b: Builder,
+    op: Op,
+    values: Tensor,
+    indices: Tensor,
+    function: Callable[[], tuple[Tensor, Tensor]],
 ) -> None:
     def step() -> None:
         first, second = function()

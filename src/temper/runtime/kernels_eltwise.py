@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,34 +10,50 @@ import torch
 from temper.errors import CompileError
 from temper.program import Op
 from temper.program.tensor import INTEGER_FORMATS
+from temper.runtime import native
 from temper.runtime.builder import Builder, kernel
 from temper.runtime.functions import BINARY, apply, stages
+from temper.runtime.kernels_data import in_place_or_new
 from temper.runtime.values import to_integer
 
 Tensor = torch.Tensor
 
 
-def _buffer(b: Builder, op: Op, *positions: int) -> Tensor:
-    """The memory of an operand that dies here, or a fresh buffer."""
-    for position in positions:
-        out = b.in_place(op, position)
-        if out is not None:
-            return out
-    return b.output(op)
-
-
-def _emit(b: Builder, op: Op, function: Any, *positions: int) -> list[Tensor]:
+def _emit(
+    b: Builder,
+    op: Op,
+    plan: Callable[[Tensor], Any],
+    function: Callable[[], Tensor],
+    *positions: int,
+) -> list[Tensor]:
+    """Emit the native plan for the output buffer, or torch's functions where there is none."""
     target = b.spec(op.outputs[0]).format
     if target in INTEGER_FORMATS:
         return [b.compute(op, lambda: to_integer(function(), target))]
-    return [b.compute(op, function, out=_buffer(b, op, *positions))]
+    out = in_place_or_new(b, op, *positions)
+    step = plan(out)
+    if step is not None:
+        b.emit_fused(step, out, target)
+        return [out]
+    return [b.compute(op, function, out=out)]
+
+
+def _scalar(value: Any) -> Tensor:
+    return torch.tensor(value, dtype=torch.float32 if isinstance(value, float) else None)
 
 
 @kernel("Unary")
 def unary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: the whole chain in float32, rounded once."""
     x, chain = inputs[0], stages(op.attr("functions"))
-    return _emit(b, op, lambda: apply(x, chain), 0)
+    target = b.spec(op.outputs[0]).format
+    return _emit(
+        b,
+        op,
+        lambda out: native.elementwise(out, [x], target, post=chain),
+        lambda: apply(x, chain),
+        0,
+    )
 
 
 @kernel("BinaryNg")
@@ -47,19 +64,34 @@ def binary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
         raise CompileError(f"no host kernel for the function {name!r}", allowed=sorted(BINARY))
     function = BINARY[name]
     lhs, rhs, post = (stages(op.attr(part)) for part in ("lhs", "rhs", "post"))
-    if len(inputs) == 2:
-        first, second, positions = inputs[0], inputs[1], (0, 1)
-    else:
-        scalar = torch.tensor(
-            op.attr("scalar"),
-            dtype=inputs[0].dtype if not isinstance(op.attr("scalar"), float) else torch.float32,
-        )
-        first, second, positions = inputs[0], scalar, (0,)
-        if op.attr("scalar_first"):
-            first, second = second, first
+    operands = list(inputs)
+    if len(inputs) == 1:
+        scalar = _scalar(op.attr("scalar"))
+        if scalar.dtype != inputs[0].dtype and inputs[0].dtype == torch.float32:
+            scalar = scalar.to(torch.float32)
+        operands = [scalar, inputs[0]] if op.attr("scalar_first") else [inputs[0], scalar]
+    first, second = operands
+    target = b.spec(op.outputs[0]).format
     return _emit(
-        b, op, lambda: apply(function(apply(first, lhs), apply(second, rhs)), post), *positions
+        b,
+        op,
+        lambda out: native.elementwise(
+            out, operands, target, function=name, lhs=lhs, rhs=rhs, post=post
+        ),
+        lambda: apply(function(apply(first, lhs), apply(second, rhs)), post),
+        *range(len(inputs)),
     )
+
+
+_TERNARY: dict[str, Callable[[Tensor, Tensor, Tensor, float], Tensor]] = {
+    "where": lambda a, b, c, v: torch.where(a != 0, b, c),
+    "addcmul": lambda a, b, c, v: a + v * b * c,
+    "addcdiv": lambda a, b, c, v: a + v * b / c,
+    "lerp": lambda a, b, c, v: a + c * (b - a),
+    "clamp": lambda a, b, c, v: torch.minimum(torch.maximum(a, b), c),
+}
+# What clamp takes for a bound that is not given.
+_BOUNDS = (torch.tensor(float("-inf")), torch.tensor(float("inf")))
 
 
 @kernel("Ternary")
@@ -68,46 +100,45 @@ def ternary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     addcdiv a + v*b/c; lerp a + c*(b - a); clamp min(max(a, b), c)."""
     name, value = op.attr("function"), op.attr("value")
     value = 1.0 if value is None else value
-    rest = list(inputs[1:])
-    a = inputs[0]
-    operands: list[Any] = []
-    for part in ("b", "c"):
-        scalar = op.attr(f"{part}_scalar")
-        operands.append(scalar if scalar is not None else (rest.pop(0) if rest else None))
-    second, third = operands
-
-    def compute() -> Tensor:
-        if name == "where":
-            return torch.where(a != 0, _tensor(second), _tensor(third))
-        if name == "addcmul":
-            return a + value * second * third
-        if name == "addcdiv":
-            return a + value * second / third
-        if name == "lerp":
-            return a + third * (second - a)
-        if name == "clamp":
-            low = a if second is None else torch.maximum(a, _tensor(second))
-            return low if third is None else torch.minimum(low, _tensor(third))
+    if name not in _TERNARY:
         raise CompileError(
-            f"no host kernel for the ternary function {name!r}",
-            allowed=["where", "addcmul", "addcdiv", "lerp", "clamp"],
+            f"no host kernel for the ternary function {name!r}", allowed=sorted(_TERNARY)
         )
-
-    return _emit(b, op, compute, *range(len(inputs)))
-
-
-def _tensor(operand: Any) -> Tensor:
-    return operand if isinstance(operand, Tensor) else torch.tensor(float(operand))
+    function = _TERNARY[name]
+    rest = list(inputs[1:])
+    a, second, third = inputs[0], _BOUNDS[0], _BOUNDS[1]
+    if op.attr("b_scalar") is not None:
+        second = _scalar(float(op.attr("b_scalar")))
+    elif rest:
+        second = rest.pop(0)
+    if op.attr("c_scalar") is not None:
+        third = _scalar(float(op.attr("c_scalar")))
+    elif rest:
+        third = rest.pop(0)
+    target = b.spec(op.outputs[0]).format
+    return _emit(
+        b,
+        op,
+        lambda out: native.elementwise(out, [a, second, third], target, function=name, value=value),
+        lambda: function(a, second, third, value),
+        *range(len(inputs)),
+    )
 
 
 @kernel("RotaryEmbedding")
 def rotary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: x * cos + rotate_half(x) * sin in float32, rounded once."""
     x, cos, sin = inputs
+    target = b.spec(op.outputs[0]).format
+    out = b.output(op)
+    step = native.rotary(out, x, cos, sin, target)
+    if step is not None:
+        b.emit_fused(step, out, target)
+        return [out]
     half = x.shape[-1] // 2
 
     def compute() -> Tensor:
         rotated = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
         return x * cos + rotated * sin
 
-    return [b.compute(op, compute)]
+    return [b.compute(op, compute, out=out)]

@@ -13,7 +13,7 @@ from temper.runtime.builder import Builder, kernel
 from temper.runtime.values import to_integer
 
 Tensor = torch.Tensor
-_DTYPES = {
+_DTYPES: dict[str, torch.dtype] = {
     name: getattr(torch, name)
     for name in (
         "float32",
@@ -91,8 +91,9 @@ def host(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
         )
         for out, result, format_name in zip(outputs, results, formats, strict=True):
             if format_name in INTEGER_FORMATS:
-                result = to_integer(result, format_name)
-            out.copy_(result.reshape(out.shape))
+                out.copy_(to_integer(result, format_name).reshape(out.shape))
+            else:
+                out.copy_(result.reshape(out.shape))
 
     b.emit(step)
     for out, format_name in zip(outputs, formats, strict=True):

@@ -11,6 +11,7 @@ or TEMPER_EXACT_ACCUMULATION=1) follows it step by step.
 from __future__ import annotations
 
 from functools import partial
+from itertools import zip_longest
 
 import torch
 
@@ -30,13 +31,13 @@ _MAX_BATCH_CALLS = 16
 
 def masked(b: Builder, name: str | None, x: Tensor, part: Part) -> Tensor:
     """The operand's part: computed once for constants, at every replay otherwise."""
-    if part.mask is None:
+    if part.whole:
         return x
     if name is not None and b.is_constant(name):
         if not part.remainder and x.is_contiguous() and b.sole_use(name):
             b.prepare(lambda: take_part(x, part, x))
             return x
-        order = sorted(range(x.dim()), key=lambda d: -x.stride(d))
+        order = sorted(range(x.dim()), key=x.stride, reverse=True)
         base = x.permute(order)  # the weight in its own memory order, whatever the view of it
         if base.is_contiguous():
             held = torch.empty(base.shape)
@@ -44,8 +45,7 @@ def masked(b: Builder, name: str | None, x: Tensor, part: Part) -> Tensor:
             return held.permute([order.index(d) for d in range(x.dim())])
     x = b.contiguous(x)
     out = b.empty(x.shape)
-    step = native.masking(out, x, part)
-    b.emit(step if step is not None else partial(take_part, x, part, out))
+    b.emit(partial(take_part, x, part, out))
     return out
 
 
@@ -115,18 +115,19 @@ def _merge_rows(x: Tensor) -> Tensor | None:
 
 def _emit_batched(b: Builder, out: Tensor, left: Tensor, right: Tensor, add: bool) -> None:
     """bmm over all batches at once, or a call for each outer batch when heads are views."""
-    merged = [_merge_batch(x) for x in (out, left, right)]
-    if all(x is not None for x in merged):
-        o, x, y = merged
+    o, x, y = (_merge_batch(t) for t in (out, left, right))
+    if o is not None and x is not None and y is not None:
         b.emit(partial(torch.baddbmm, o, x, y, out=o) if add else partial(torch.bmm, x, y, out=o))
-        return
-    if out.dim() > 3 and out.shape[0] <= _MAX_BATCH_CALLS:
+    elif out.dim() > 3 and out.shape[0] <= _MAX_BATCH_CALLS:
         for index in range(out.shape[0]):
             _emit_batched(b, out[index], left[index], right[index], add)
-        return
-    _emit_batched(
-        b, out, *(b.contiguous(x) if _merge_batch(x) is None else x for x in (left, right)), add
-    )
+    elif o is None:
+        whole = b.contiguous(out) if add else b.empty(out.shape)
+        _emit_batched(b, whole, left, right, add)
+        b.emit(lambda: out.copy_(whole))
+    else:
+        copies = [b.contiguous(t) for t in (left, right)]
+        _emit_batched(b, out, copies[0], copies[1], add)
 
 
 def emit_epilogue(
@@ -135,9 +136,7 @@ def emit_epilogue(
     """Emit, in place: + bias along the last dimension, the activations, the one rounding."""
     step = native.epilogue(out, out, bias, chain, format_name)
     if step is not None:
-        b.emit(step)
-        if format_name not in ("float32", "bfloat16"):
-            b.finish(out, format_name)
+        b.emit_fused(step, out, format_name)
         return
     if bias is not None:
         b.emit(partial(out.add_, bias))
@@ -146,10 +145,16 @@ def emit_epilogue(
     b.finish(out, format_name)
 
 
+def _zip_right(first: torch.Size, second: torch.Size) -> list[tuple[int, int]]:
+    """Sizes of two batch shapes side by side, aligned at the right as broadcasting does."""
+    return list(zip_longest(reversed(first), reversed(second), fillvalue=1))[::-1]
+
+
 @kernel("Matmul")
 def matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: this file's; bias (N) is added before the activations."""
-    left, right = inputs[:2]
+    left = inputs[0] if inputs[0].dim() > 1 else inputs[0].unsqueeze(0)
+    right = inputs[1] if inputs[1].dim() > 1 else inputs[1].unsqueeze(1)
     parts = products(op.attr("fidelity"), *(b.spec(name).format for name in op.inputs[:2]))
     rounded = b.exact_accumulation and not op.attr("fp32_acc")
     out = b.output(op)
@@ -163,8 +168,9 @@ def matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
                 y.transpose(-1, -2) if op.attr("transpose_b") else y,
             )
         )
-    batch = torch.broadcast_shapes(*(x.shape[:-2] for x in pairs[0]))
-    full = out.view(*batch, pairs[0][0].shape[-2], pairs[0][1].shape[-1])
+    rows, columns = pairs[0][0].shape[-2], pairs[0][1].shape[-1]
+    batch = [max(sizes) for sizes in _zip_right(pairs[0][0].shape[:-2], pairs[0][1].shape[:-2])]
+    full = out.view(*batch, rows, columns)
     emit_products(b, full, pairs, rounded)
     bias = as_shape(b, inputs[2], (-1,)) if len(inputs) > 2 else None
     emit_epilogue(b, out, bias, stages(op.attr("activations")), b.spec(op.outputs[0]).format)
@@ -212,7 +218,7 @@ def sdpa(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 def _grouped(x: Tensor, shared: int) -> Tensor:
     """(B, h, S, d) as (B, kv, shared, S, d) when several query heads share a key head."""
-    return x if shared == 1 else x.unflatten(1, (-1, shared))
+    return x if shared == 1 else x.view(x.shape[0], -1, shared, *x.shape[2:])
 
 
 def _shared(x: Tensor, shared: int) -> Tensor:

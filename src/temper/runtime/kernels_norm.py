@@ -9,9 +9,10 @@ import torch.nn.functional as F
 
 from temper.errors import CompileError
 from temper.program import Op
+from temper.runtime import native
 from temper.runtime.builder import Builder, kernel
 from temper.runtime.functions import apply, stages
-from temper.runtime.kernels_data import as_shape
+from temper.runtime.kernels_data import as_shape, in_place_or_new
 
 Tensor = torch.Tensor
 
@@ -60,6 +61,13 @@ def softmax(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: softmax(x * scale + mask) in float32 with the maximum taken off, rounded once."""
     x, dim, scale = inputs[0], op.attr("dim"), op.attr("scale")
     mask = inputs[1] if len(inputs) > 1 else None
+    target = b.spec(op.outputs[0]).format
+    if dim in (-1, x.dim() - 1):
+        out = in_place_or_new(b, op, 0)
+        step = native.softmax(out, x, 1.0 if scale is None else scale, mask, target)
+        if step is not None:
+            b.emit_fused(step, out, target)
+            return [out]
 
     def compute() -> Tensor:
         y = x if scale is None else x * scale
@@ -79,6 +87,12 @@ def layer_norm(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     chain = stages(op.attr("activations"))
     size = x.shape[-1]
     weight, bias = _vector(b, weight, size), _vector(b, bias, size)
+    target = b.spec(op.outputs[0]).format
+    out = in_place_or_new(b, op, 0)
+    step = native.norm(out, x, residual, weight, bias, op.attr("norm"), eps, chain, target)
+    if step is not None:
+        b.emit_fused(step, out, target)
+        return [out]
 
     def compute() -> Tensor:
         y = x if residual is None else x + residual
@@ -90,7 +104,7 @@ def layer_norm(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
             y = F.layer_norm(y, (size,), weight, bias, eps)
         return apply(y, chain)
 
-    return [b.compute(op, compute, out=b.in_place(op, 0))]
+    return [b.compute(op, compute, out=out)]
 
 
 @kernel("GroupNorm")

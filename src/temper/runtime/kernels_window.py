@@ -7,6 +7,7 @@ convolutions and pools read it in place and oneDNN writes its result in the same
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from temper.runtime.fidelity import products
 from temper.runtime.functions import apply, stages
 from temper.runtime.kernels_data import as_shape, convert
 from temper.runtime.kernels_matrix import masked
-from temper.runtime.values import round_
+from temper.runtime.values import holds, round_
 
 Tensor = torch.Tensor
 
@@ -72,7 +73,7 @@ def _convolution(b: Builder, op: Op, inputs: list[Tensor], transposed: bool) -> 
         x = image(b, op, masked(b, op.inputs[0], inputs[0], x_part), op.attr("in_channels"))
         w = _weight(b, op, masked(b, op.inputs[1], inputs[1], w_part), transposed)
         if b.exact_accumulation and not op.attr("fp32_acc") and not transposed:
-            calls.append(lambda x=x, w=w: _exact(op, x, w))
+            calls.append(partial(_exact, op, x, w))
         else:
             calls.append(_call(b, op, x, w, padding, explicit, transposed))
     finish = native.epilogue_from(flat, bias, chain, target)
@@ -89,7 +90,7 @@ def _convolution(b: Builder, op: Op, inputs: list[Tensor], transposed: bool) -> 
         flat.copy_(apply(rows if bias is None else rows + bias, chain))
 
     b.emit(step)
-    if finish is None or target not in ("float32", "bfloat16"):
+    if finish is None or target not in native.FUSED_FORMATS:
         b.finish(out, target)
     return [out]
 
@@ -173,7 +174,8 @@ def pool2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     if function not in ("max", "avg"):
         raise CompileError(f"no host kernel for the pool {function!r}", allowed=["max", "avg"])
     out = b.output(op)
-    step = native.pool(out, x, op) if not ceil_mode else None
+    target = b.spec(op.outputs[0]).format
+    step = native.pool(out, x, op, target)
     if step is not None:
         b.emit(step)
     else:
@@ -196,8 +198,9 @@ def pool2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
             out.copy_(y.permute(0, 2, 3, 1).reshape(out.shape))
 
         b.emit(compute)
-    if function == "avg" or b.spec(op.outputs[0]).format != b.spec(op.inputs[0]).format:
-        b.finish(out, b.spec(op.outputs[0]).format)
+    rounded = function == "avg" and step is not None and target in native.FUSED_FORMATS
+    if not rounded and (function == "avg" or not holds(target, b.spec(op.inputs[0]).format)):
+        b.finish(out, target)
     return [out]
 
 

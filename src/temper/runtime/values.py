@@ -7,9 +7,13 @@ of comparisons are bfloat16 on the device, so they are float32 zeros and ones he
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 
-from temper.program.tensor import BLOCK_FORMATS, INTEGER_FORMATS, TensorSpec
+from temper import kernels
+from temper.program.tensor import INTEGER_FORMATS, TensorSpec
 
 _RANGES = {
     "int32": (-(2**31), 2**31 - 1),
@@ -54,14 +58,19 @@ def round_(tensor: torch.Tensor, format_name: str) -> torch.Tensor:
     bfloat16: nearest, ties to even. Block formats: the host packer's rule on groups of 16 along
     the last dimension. float32 and integers: nothing to do.
     """
-    if format_name == "bfloat16":
-        tensor.copy_(tensor.to(torch.bfloat16))
-    elif format_name in BLOCK_FORMATS:
-        from temper.formats import quantize
-
-        array = tensor.numpy()
-        quantize(array, format_name, out=array)
+    if tensor.dtype == torch.float32 and format_name != "float32" and tensor.numel():
+        rounding(tensor, format_name)()
     return tensor
+
+
+def rounding(tensor: torch.Tensor, format_name: str) -> Callable[[], None]:
+    """A closure that rounds this contiguous float32 buffer in place."""
+    address, count = tensor.data_ptr(), tensor.numel()
+    if format_name == "bfloat16":
+        return partial(kernels.round_bf16_ptr, address, count)
+    columns = tensor.shape[-1] if tensor.dim() else 1
+    code = kernels.FORMAT_CODES[format_name]
+    return partial(kernels.quantize_ptr, address, count // columns, columns, code)
 
 
 def to_integer(source: torch.Tensor, format_name: str) -> torch.Tensor:
