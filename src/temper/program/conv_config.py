@@ -137,13 +137,16 @@ def choose(
     fp32_acc: bool = False,
     act_block_h: int = 0,
     sharding: Sharding | None = None,
+    split: tuple[int, int] | None = None,
 ) -> ConvConfig:
     """The config for one scheme, or for the scheme that ttnn would choose by itself.
 
-    ``act_block_h`` in rows (0: the whole shard) trades circular buffers against passes.
+    ``act_block_h`` in rows (0: the whole shard) trades circular buffers against passes. ``split``
+    keeps the cores along rows and along channels of an input that is sharded already.
     """
     args = (
-        x.format, out.format, weight_format, bias, fp32_acc, act_block_h, chip.sram_usable_bytes,
+        x.format, x.layout, out.format, weight_format, bias, fp32_acc, act_block_h,
+        chip.sram_usable_bytes, split,
     )  # fmt: skip
     if sharding is not None:
         return _config(window, chip.grid, sharding, *args)
@@ -180,16 +183,19 @@ def _config(
     grid: tuple[int, int],
     sharding: Sharding,
     x_format: str,
+    x_layout: str,
     out_format: str,
     weight_format: str,
     bias: bool,
     fp32_acc: bool,
     act_block_h: int,
     limit_bytes: int,
+    split: tuple[int, int] | None,
 ) -> ConvConfig:
     cores = grid[0] * grid[1]
     row_unit = 1 if w.pool else TILE
-    align = TILE if w.is_matmul or sharding == "width" else _CHANNEL_ALIGN
+    tiled = x_layout == "tile"
+    align = TILE if w.is_matmul or sharding == "width" or tiled else _CHANNEL_ALIGN
     if w.pool:
         align = TILE // 2
     out_row_units = ceil_div(w.out_rows, row_unit)
@@ -212,6 +218,9 @@ def _config(
         cores_out = cores_in if w.pool else even_split(out_tiles_c, cores)
         used = max(cores_in, cores_out)
 
+    if split is not None:
+        rows_c, cores_in = split
+        used = rows_c * max(cores_in, cores_out)
     in_c = round_up(w.in_channels, cores_in * align) // cores_in
     in_rows = round_up(ceil_div(w.in_rows, rows_c), row_unit if sharding != "width" else 1)
     out_rows = ceil_div(out_row_units, rows_c) * row_unit

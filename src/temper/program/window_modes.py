@@ -1,0 +1,111 @@
+"""Which sharding schemes a convolution or pool can run with on a chip's SRAM."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temper.chips import Chip
+from temper.program.conv_config import ConvConfig, Window, choose, shard_bytes, window_of
+from temper.program.op import Op
+from temper.program.tensor import TILE, TILE_BYTES, Sharding, TensorSpec, ceil_div
+
+Specs = Sequence[TensorSpec]
+# Share of SRAM that one window may use by itself; the rest covers small tables and alignment.
+WINDOW_SHARE = 0.95
+_SCHEMES: tuple[Sharding, ...] = ("height", "block", "width")
+
+
+def window_configs(
+    op: Op, inputs: Specs, outputs: Specs, chip: Chip, *, every_scheme: bool
+) -> list[ConvConfig]:
+    """Configs that fit: ttnn's own choice, or every scheme, smaller activation blocks if needed.
+
+    A 1x1 convolution that is a matmul has none: it runs interleaved.
+    """
+    window = window_of(op)
+    if window.is_matmul:
+        return []
+    out = outputs[0]
+    first = _choose(op, window, inputs, out, chip, None, 0).sharding
+    ordered = [first, *(scheme for scheme in _SCHEMES if scheme != first)]
+    fitted = [_fitted(op, window, inputs, out, chip, scheme) for scheme in ordered]
+    found = [config for config in fitted if config is not None]
+    if not every_scheme:
+        return found[:1]  # ttnn takes its first choice; another stands in when it does not fit
+    kept = _adopted(op, window, inputs, out, chip)
+    unique: dict[tuple[object, ...], ConvConfig] = {}
+    for config in [kept, *found] if kept else found:
+        unique.setdefault((config.in_memory, config.out_memory), config)
+    return list(unique.values())
+
+
+def own_peak_bytes(config: ConvConfig, x: TensorSpec, out: TensorSpec, *, pool: bool) -> int:
+    """SRAM of a core that the window needs by itself: input and halo, then halo and output."""
+    halo = shard_bytes(config.halo_shard, x.format)
+    if x.layout == "tile":
+        tiles = ceil_div(config.in_shard[0], TILE) * ceil_div(config.in_shard[1], TILE)
+        shard = tiles * TILE_BYTES[x.format]
+    else:
+        shard = shard_bytes(config.in_shard, x.format)
+    if pool:
+        result = shard_bytes(config.out_shard, out.format)
+    else:
+        tiles = ceil_div(config.out_shard[0], TILE) * ceil_div(config.out_shard[1], TILE)
+        result = tiles * TILE_BYTES[out.format]
+    return max(shard + halo, halo + result + config.circular_bytes)
+
+
+def _fitted(
+    op: Op, window: Window, inputs: Specs, out: TensorSpec, chip: Chip, sharding: Sharding
+) -> ConvConfig | None:
+    """The scheme with the largest activation block that fits, or None."""
+    budget = chip.sram_usable_bytes * WINDOW_SHARE
+    config = _choose(op, window, inputs, out, chip, sharding, 0)
+    if window.pool or op.kind != "Conv2d":
+        fits = own_peak_bytes(config, inputs[0], out, pool=window.pool) <= budget
+        return config if fits else None
+    block = config.act_block_h
+    while own_peak_bytes(config, inputs[0], out, pool=False) > budget:
+        smaller = [d for d in range(1, block) if config.act_block_h % d == 0]
+        if not smaller:
+            return None
+        block = smaller[-1]
+        config = _choose(op, window, inputs, out, chip, sharding, block * TILE)
+    return config
+
+
+def _adopted(
+    op: Op, window: Window, inputs: Specs, out: TensorSpec, chip: Chip
+) -> ConvConfig | None:
+    """The config of an operand that is sharded already and can stay as it is."""
+    memory = inputs[0].memory
+    if not memory.sharded or memory.shard is None:
+        return None
+    rows, columns = inputs[0].physical_2d
+    split = (ceil_div(rows, memory.shard[0]), ceil_div(columns, memory.shard[1]))
+    if memory.sharding == "block" and split[1] > chip.grid[0]:
+        return None
+    config = _choose(op, window, inputs, out, chip, memory.sharding, 0, split)
+    budget = chip.sram_usable_bytes * WINDOW_SHARE
+    fits = own_peak_bytes(config, inputs[0], out, pool=window.pool) <= budget
+    return config if fits and config.in_memory == memory else None
+
+
+def _choose(
+    op: Op,
+    window: Window,
+    inputs: Specs,
+    out: TensorSpec,
+    chip: Chip,
+    sharding: Sharding | None,
+    act_block_h: int,
+    split: tuple[int, int] | None = None,
+) -> ConvConfig:
+    pool = window.pool
+    asked = op.attr("act_block_h") if op.kind == "Conv2d" else 0
+    return choose(
+        window, inputs[0], out, chip, sharding=sharding, split=split,
+        weight_format="bfloat16" if pool else inputs[1].format,
+        bias=not pool and len(inputs) > 2, fp32_acc=not pool and op.attr("fp32_acc"),
+        act_block_h=act_block_h or asked,
+    )  # fmt: skip
