@@ -72,6 +72,12 @@ def conv(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
         return POOL_BYTES
     window = window_of(op)
     memory = outputs[0].memory
+    if window.is_matmul and inputs[0].memory.sharded:
+        # On shards a 1x1 convolution is ttnn's sharded matmul.
+        columns = TensorSpec((window.in_channels, window.out_channels), inputs[1].format)
+        attrs = {"fp32_acc": op.attr("fp32_acc"), "config": None}
+        same = Op("Matmul", op.inputs, op.outputs, attrs)
+        return matmul(same, [inputs[0], columns, *inputs[2:]], outputs, chip)
     config = choose_conv(
         window, inputs[0], outputs[0], chip, weight_format=inputs[1].format, bias=len(inputs) > 2,
         fp32_acc=op.attr("fp32_acc"),

@@ -226,8 +226,12 @@ class Planner:
     def _after_spill(self, index: int, op: Op, victims: Sequence[str]) -> _Way:
         label = op.outputs[0] if op.outputs else op.kind
         for name in victims:
-            next_use = self._next_use(name, index)
-            self._spill(name, op, f"spilled for {label}; next read by op {next_use}, the farthest")
+            if name in op.inputs:
+                why = f"{label} reads it and needs its bytes for circular buffers"
+            else:
+                later = self._next_use(name, index)
+                why = f"spilled for {label}: the farthest next use of all, op {later}"
+            self._spill(name, op, why)
         ways = [way for way in self._ways(index, op) if way.peak_bytes <= self.budget]
         if not ways:
             return self._make_room(index, op, self._ways(index, op))
