@@ -22,6 +22,7 @@ from temper.program.planner import Planner
 from temper.program.program import Program
 from temper.program.simulate import DoesNotFit, Timeline, walk
 from temper.program.slicing import slice_windows
+from temper.program.tensor import BLOCK_FORMATS, HOST, TensorSpec
 
 # How often the plan is made anew after a spill or a fragmented bank showed a better start.
 _ROUNDS = 6
@@ -56,7 +57,7 @@ def place_with_report(
     sram = level >= 2 if wanted is None else bool(wanted)
     meter = Meter(chip, estimate or _modelled())
     budget = int((chip.sram_usable_bytes - l1_small) * cap)
-    sliced = slice_windows(program, chip)
+    sliced = slice_windows(_host_weights(program), chip)
 
     flat = Planner(sliced, meter, sram=False, budget=chip.sram_usable_bytes - l1_small, level=level)
     try:
@@ -134,6 +135,23 @@ def _check(program: Program, chip: Chip, level: int, trace: int, l1_small: int) 
         if stop.error.what.endswith("DRAM."):
             raise explain_dram(stop, program, chip, trace) from None
         raise explain_sram(stop, program, chip, level) from None
+
+
+def _host_weights(program: Program) -> Program:
+    """Weights that only a preparation at run time reads stay on the host, as rows (level 0)."""
+    readers: dict[str, set[str]] = {}
+    for op in program.ops:
+        for name in op.inputs:
+            readers.setdefault(name, set()).add(op.kind)
+    raw = [n for n in program.weights if readers.get(n) == {"PrepareConvWeight"}]
+    if not raw:
+        return program
+    values = dict(program.values)
+    for name in raw:
+        spec = values[name]
+        fmt = "bfloat16" if spec.format in BLOCK_FORMATS else spec.format
+        values[name] = TensorSpec(spec.shape, fmt, "row_major", HOST)
+    return program.replace(values=values)
 
 
 def _modelled() -> Estimate:
