@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -11,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from temper.program import Op
-from temper.program.tensor import INTEGER_FORMATS
+from temper.program.tensor import BLOCK_FORMATS, INTEGER_FORMATS
 from temper.runtime import native
 from temper.runtime.builder import Builder, kernel
 from temper.runtime.values import holds, to_integer
@@ -19,26 +18,27 @@ from temper.runtime.values import holds, to_integer
 Tensor = torch.Tensor
 
 
-def convert(b: Builder, op: Op, view: Tensor) -> list[Tensor]:
+def convert(b: Builder, op: Op, view: Tensor, *, moved: bool = True, index: int = 0) -> Tensor:
     """The moved data in the output's format: a view when the format holds every value already.
 
     Rule: values are unchanged; a narrower output format rounds once (floats) or truncates as
-    ttnn's typecast (integers).
+    ttnn's typecast (integers). Data in a block format that was moved stands in other groups of 16,
+    and is packed anew.
     """
     source = b.spec(op.inputs[0]).format
-    target = b.spec(op.outputs[0]).format
-    if holds(target, source):
-        return [view]
+    target = b.spec(op.outputs[index]).format
+    if holds(target, source) and not (moved and target in BLOCK_FORMATS):
+        return view
     if target in INTEGER_FORMATS:
-        return [b.compute(op, lambda: to_integer(view, target))]
-    out = b.output(op)
+        return b.compute(op, lambda: to_integer(view, target), index=index)
+    out = b.output(op, index)
     step = native.elementwise(out, [view], target)
     if step is not None:
         b.emit_fused(step, out, target)
-        return [out]
+        return out
     b.emit(lambda: out.copy_(view))
     b.finish(out, target)
-    return [out]
+    return out
 
 
 def as_shape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
@@ -72,25 +72,25 @@ def same_values(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: the same values in another place, layout or format."""
     shape = b.spec(op.outputs[0]).shape
     x = inputs[0]
-    return convert(b, op, as_shape(b, x, shape) if math.prod(shape) == x.numel() else x)
+    return [convert(b, op, as_shape(b, x, shape), moved=tuple(x.shape) != shape)]
 
 
 @kernel("Reshape")
 def reshape(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: the same values in row-major order under another shape."""
-    return convert(b, op, as_shape(b, inputs[0], b.spec(op.outputs[0]).shape))
+    return [convert(b, op, as_shape(b, inputs[0], b.spec(op.outputs[0]).shape))]
 
 
 @kernel("Permute")
 def permute(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; the host keeps a strided view."""
-    return convert(b, op, inputs[0].permute(op.attr("dims")))
+    return [convert(b, op, inputs[0].permute(op.attr("dims")))]
 
 
 @kernel("Transpose")
 def transpose(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; the host keeps a strided view."""
-    return convert(b, op, inputs[0].transpose(*op.attr("dims")))
+    return [convert(b, op, inputs[0].transpose(*op.attr("dims")))]
 
 
 @kernel("Slice")
@@ -99,7 +99,7 @@ def slice_(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     begins, ends = op.attr("begins"), op.attr("ends")
     steps = op.attr("steps") or [1] * len(begins)
     key = tuple(slice(*bounds) for bounds in zip(begins, ends, steps, strict=True))
-    return convert(b, op, as_shape(b, inputs[0][key], b.spec(op.outputs[0]).shape))
+    return [convert(b, op, as_shape(b, inputs[0][key], b.spec(op.outputs[0]).shape))]
 
 
 @kernel("Concat")
@@ -114,7 +114,8 @@ def concat(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
             b.emit(native.strided_copy(out.narrow(dim, position, size), x))
         position += size
     target = b.spec(op.outputs[0]).format
-    if not all(holds(target, b.spec(name).format) for name in op.inputs):
+    exact = all(holds(target, b.spec(name).format) for name in op.inputs)
+    if not exact or target in BLOCK_FORMATS:
         b.finish(out, target)
     return [out]
 
@@ -143,7 +144,7 @@ def repeat(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     x, repeats = inputs[0], list(op.attr("repeats"))
     x = x.reshape((1,) * (len(repeats) - x.dim()) + tuple(x.shape))
     if all(count == 1 or size == 1 for count, size in zip(repeats, x.shape, strict=True)):
-        return convert(b, op, x.expand(b.spec(op.outputs[0]).shape))
+        return [convert(b, op, x.expand(b.spec(op.outputs[0]).shape))]
     return [b.compute(op, lambda: x.repeat(repeats))]
 
 
@@ -154,13 +155,15 @@ def create_heads(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     x = x.view(x.shape[-3] if x.dim() > 2 else 1, x.shape[-2], heads + 2 * kv_heads, -1)
     edges = (0, heads, heads + kv_heads, heads + 2 * kv_heads)
     q, k, v = (x[:, :, first:last].transpose(1, 2) for first, last in pairwise(edges))
-    return [q, k.transpose(-1, -2) if op.attr("transpose_k") else k, v]
+    k = k.transpose(-1, -2) if op.attr("transpose_k") else k
+    return [convert(b, op, part, index=index) for index, part in enumerate((q, k, v))]
 
 
 @kernel("ConcatHeads")
 def concat_heads(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; (B, h, S, d) to (B, S, h d)."""
-    return convert(b, op, as_shape(b, inputs[0].transpose(-3, -2), b.spec(op.outputs[0]).shape))
+    joined = as_shape(b, inputs[0].transpose(-3, -2), b.spec(op.outputs[0]).shape)
+    return [convert(b, op, joined)]
 
 
 @kernel("Embeddings")

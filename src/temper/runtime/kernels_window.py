@@ -15,13 +15,14 @@ import torch.nn.functional as F
 
 from temper.errors import CompileError
 from temper.program import Op
+from temper.program.tensor import BLOCK_FORMATS
 from temper.runtime import native
 from temper.runtime.builder import Builder, kernel
 from temper.runtime.fidelity import products
 from temper.runtime.functions import apply, stages
 from temper.runtime.kernels_data import as_shape, convert
-from temper.runtime.kernels_matrix import masked
-from temper.runtime.values import holds, round_
+from temper.runtime.kernels_matrix import accumulate_bfloat16, masked
+from temper.runtime.values import holds
 
 Tensor = torch.Tensor
 
@@ -45,7 +46,7 @@ def prepare_weight(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: (O, C/groups, kh, kw) laid out as (1, 1, kh*kw*C/groups, O); a block format shares
     its exponents along O, as the prepared matrix is packed."""
     weight = inputs[0].permute(2, 3, 1, 0)
-    return convert(b, op, as_shape(b, weight, b.spec(op.outputs[0]).shape))
+    return [convert(b, op, as_shape(b, weight, b.spec(op.outputs[0]).shape))]
 
 
 def _weight(b: Builder, op: Op, x: Tensor, transposed: bool) -> Tensor:
@@ -68,14 +69,17 @@ def _convolution(b: Builder, op: Op, inputs: list[Tensor], transposed: bool) -> 
     out = b.output(op)
     flat = out.view(-1, op.attr("out_channels"))
     bias = as_shape(b, inputs[2], (-1,)) if len(inputs) > 2 else None
-    calls: list[Callable[[], Tensor]] = []
-    for x_part, w_part in products(op.attr("fidelity"), *formats):
-        x = image(b, op, masked(b, op.inputs[0], inputs[0], x_part), op.attr("in_channels"))
-        w = _weight(b, op, masked(b, op.inputs[1], inputs[1], w_part), transposed)
-        if b.exact_accumulation and not op.attr("fp32_acc") and not transposed:
-            calls.append(partial(_exact, op, x, w))
-        else:
-            calls.append(_call(b, op, x, w, padding, explicit, transposed))
+    pairs = [
+        (
+            image(b, op, masked(b, op.inputs[0], inputs[0], x_part), op.attr("in_channels")),
+            _weight(b, op, masked(b, op.inputs[1], inputs[1], w_part), transposed),
+        )
+        for x_part, w_part in products(op.attr("fidelity"), *formats)
+    ]
+    if b.exact_accumulation and not op.attr("fp32_acc") and not transposed:
+        calls: list[Callable[[], Tensor]] = [partial(_exact, op, pairs)]
+    else:
+        calls = [_call(b, op, x, w, padding, explicit, transposed) for x, w in pairs]
     finish = native.epilogue_from(flat, bias, chain, target)
 
     def step() -> None:
@@ -128,26 +132,23 @@ def _call(
     return lambda: torch.conv2d(x, w, None, stride, padding, dilation, groups)
 
 
-def _exact(op: Op, x: Tensor, w: Tensor) -> Tensor:
+def _exact(op: Op, pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
     """The convolution as the chip sums it: K runs over (kh, kw, C) in 16-deep steps, Dest rounded
     to bfloat16 after each."""
-    top, bottom, left, right = op.attr("padding")
     (kh, kw), (sh, sw), (dh, dw) = op.attr("kernel"), op.attr("stride"), op.attr("dilation")
-    groups = op.attr("groups")
-    x = F.pad(x, [left, right, top, bottom])
-    columns = F.unfold(x, (kh, kw), (dh, dw), 0, (sh, sw))  # (N, C*kh*kw, L)
-    n, _, length = columns.shape
-    inner = w.shape[1]
-    columns = columns.view(n, groups, inner, kh * kw, length).transpose(2, 3)
-    columns = columns.reshape(n, groups, kh * kw * inner, length)
-    matrix = w.permute(0, 2, 3, 1).reshape(groups, w.shape[0] // groups, -1)
-    dest = torch.zeros(n, groups, w.shape[0] // groups, length)
-    for start in range(0, matrix.shape[-1], 16):
-        part = slice(start, start + 16)
-        dest += torch.matmul(matrix[..., part], columns[:, :, part])
-        round_(dest, "bfloat16")
+    top, bottom, left, right = op.attr("padding")
+    groups, outside = op.attr("groups"), op.attr("out_channels")
+    matrices = []
+    for image_part, w in pairs:
+        x = F.pad(image_part, [left, right, top, bottom])
+        columns = F.unfold(x, (kh, kw), (dh, dw), 0, (sh, sw))  # (N, C*kh*kw, L)
+        n, _, length = columns.shape
+        columns = columns.view(n, groups, w.shape[1], kh * kw, length).transpose(2, 3)
+        matrix = w.permute(0, 2, 3, 1).reshape(groups, outside // groups, -1)
+        matrices.append((matrix, columns.reshape(n, groups, -1, length)))
+    dest = accumulate_bfloat16(matrices, torch.Size((n, groups, outside // groups, length)))
     out_h = (x.shape[2] - dh * (kh - 1) - 1) // sh + 1
-    return dest.view(n, w.shape[0], out_h, -1)
+    return dest.view(n, outside, out_h, -1)
 
 
 @kernel("Conv2d")
@@ -199,7 +200,8 @@ def pool2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
         b.emit(compute)
     rounded = function == "avg" and step is not None and target in native.FUSED_FORMATS
-    if not rounded and (function == "avg" or not holds(target, b.spec(op.inputs[0]).format)):
+    exact = function == "max" and holds(target, b.spec(op.inputs[0]).format)
+    if not rounded and (not exact or target in BLOCK_FORMATS):
         b.finish(out, target)
     return [out]
 

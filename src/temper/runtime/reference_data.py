@@ -58,7 +58,7 @@ def _repeat(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
 @reference("CreateQkvHeads")
 def _create_heads(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
     heads, kv_heads = op.attr("heads"), op.attr("kv_heads")
-    batch, length, width = inputs[0].shape[-3:]
+    batch, length = inputs[0].shape[-3:-1]
     split = inputs[0].reshape(batch, length, heads + 2 * kv_heads, -1).transpose(0, 2, 1, 3)
     q, k, v = np.split(split, [heads, heads + kv_heads], axis=1)
     return [q, k.swapaxes(-1, -2) if op.attr("transpose_k") else k, v]
