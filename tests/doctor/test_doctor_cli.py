@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -132,8 +133,12 @@ def test_the_doctor_starts_without_torch_and_numpy() -> None:
         "except SystemExit: pass\n"
         "print([m for m in ('torch', 'numpy', 'rich') if m in sys.modules])"
     )
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.stdout.splitlines()[-1] == "[]"
+    # Processor time, so that a busy machine does not fail the test.
+    assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime < 0.5
 
 
 def test_this_machine_is_examined_without_a_traceback() -> None:
@@ -306,3 +311,45 @@ def test_the_hugepages_script_refuses_a_processor_without_such_pages(tmp_path: P
     done = script("4", "--root", str(root))
     assert done.returncode == 2
     assert "pdpe1gb" in done.stderr
+
+
+_FAKE_TTNN = """
+import time
+bfloat16 = TILE_LAYOUT = None
+def open_device(device_id): return object()
+def close_device(device): pass
+def zeros(shape, **options): return shape
+def add(a, b): time.sleep(0.001); return a
+def deallocate(tensor): pass
+def synchronize_device(device): pass
+"""
+
+
+def test_the_cards_memory_is_timed_in_a_child_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from temper.doctor import card_stream
+
+    (tmp_path / "ttnn.py").write_text(_FAKE_TTNN)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    rate, reason = card_stream.measured()
+    # 402 653 184 B an addition of at least 1 ms each: at most 403 GB/s.
+    assert reason == ""
+    assert rate is not None
+    assert 20 < rate <= 403
+    (tmp_path / "ttnn.py").write_text("raise RuntimeError('TT_FATAL: no card')")
+    assert card_stream.measured() == (None, "RuntimeError: TT_FATAL: no card")
+    (tmp_path / "ttnn.py").write_text("import time; time.sleep(60)")
+    rate, reason = card_stream.measured(time_limit_s=1.0)
+    assert rate is None
+    assert "may hang" in reason
+
+
+@pytest.mark.parametrize("chip", ["e75", "n150", "p150"])
+def test_the_modelled_stream_stays_below_the_memorys_peak(chip: str) -> None:
+    from temper import chips
+    from temper.doctor.card_stream import modelled
+
+    stream = modelled(chips.get(chip))
+    assert 0 < stream.low_gbps <= stream.gbps <= stream.high_gbps
+    assert stream.high_gbps <= chips.get(chip).dram_peak_gbps

@@ -42,6 +42,9 @@ Examples:
     help="Tensor for the arithmetic of --symptom memory-errors.",
 )
 @click.option(
+    "--measure-card", is_flag=True, help="Let --symptom low-throughput time card 0 with ttnn."
+)
+@click.option(
     "--fail-on",
     type=click.Choice(["problem", "warning"]),
     default="problem",
@@ -59,6 +62,7 @@ def command(
     message: str | None,
     chip: str | None,
     tensor: str,
+    measure_card: bool,
     fail_on: str,
     require_card: bool,
     no_tt_smi: bool,
@@ -86,9 +90,9 @@ def command(
         return
     from temper.doctor.registry import Context, run
 
-    context = Context(machine, use_tt_smi=not no_tt_smi)
+    context = Context(machine, use_tt_smi=not no_tt_smi, judge_host=symptom is not None)
     if symptom:
-        _diagnose(context, symptom, chip, tensor, as_json)
+        _diagnose(context, symptom, chip, tensor, measure_card, as_json)
         return
     report = run(context)
     if require_card and not report.cards:
@@ -126,13 +130,20 @@ def _explain(message: str, chip: str | None, as_json: bool) -> None:
     sys.exit(0 if found else 1)
 
 
-def _diagnose(context: Context, symptom: str, chip: str | None, tensor: str, as_json: bool) -> None:
+def _diagnose(
+    context: Context,
+    symptom: str,
+    chip: str | None,
+    tensor: str,
+    measure_card: bool,
+    as_json: bool,
+) -> None:
     from temper import chips
     from temper.doctor.diagnosis import diagnose
 
     known = next((card.chip for card in context.cards if card.chip), None)
     target = chips.get(chip) if chip else known or chips.get(chips.DEFAULT_CHIP)
-    result = diagnose(context, symptom, target, _tensor(tensor))
+    result = diagnose(context, symptom, target, _tensor(tensor), measure_card=measure_card)
     if as_json:
         emit_json(result.as_dict())
     else:

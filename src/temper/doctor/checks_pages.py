@@ -54,7 +54,10 @@ def hugepages(context: Context) -> Result:
     large = machine.number(f"{PAGES}/hugepages-1048576kB/nr_hugepages")
     small = machine.number(f"{PAGES}/hugepages-2048kB/nr_hugepages") or 0
     small_note = f"; {small} pages of 2 MiB ({small / 512:.0f} GiB) do not count" if small else ""
-    fix = f"scripts/setup_hugepages.sh {wanted or 4} shows what to do; --apply does it (as root)"
+    fix = (
+        f"scripts/setup_hugepages.sh {wanted or 4} shows what to do, --apply does it; or add "
+        f"'hugepagesz=1G hugepages={wanted or 4}' to the kernel command line and reboot"
+    )
     if small >= 512:
         fix += "; give the 2 MiB pages back: sudo sysctl vm.nr_hugepages=0"
     if not context.has_card:
@@ -70,7 +73,9 @@ def hugepages(context: Context) -> Result:
         yield Finding("hugepages", "pages", "note", "hugepage counts are hidden (a container?)")
         return
     seen = f"{large or 0} pages of 1 GiB{small_note}"
-    expected = f"{wanted} pages of 1 GiB for {len(context.cards)} card(s)"
+    number = len(context.cards)
+    cards = "the card" if number == 1 else f"{number} cards"
+    expected = f"{wanted} pages of 1 GiB for {cards}"
     guide = f"; {_GUIDE}" if small >= 512 else ""
     if (large or 0) >= wanted:
         extra = small >= 512

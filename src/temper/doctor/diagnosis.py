@@ -63,12 +63,21 @@ class Patient:
     chip: Chip
     report: Report
     tensor: tuple[int, int, str]  # rows, columns, format of the tensor for memory-errors
+    measure_card: bool = False
 
 
-def diagnose(context: Context, symptom: str, chip: Chip, tensor: tuple[int, int, str]) -> Diagnosis:
+def diagnose(
+    context: Context,
+    symptom: str,
+    chip: Chip,
+    tensor: tuple[int, int, str],
+    *,
+    measure_card: bool = False,
+) -> Diagnosis:
+    """Walk one tree; ``measure_card`` also times the card itself through ttnn."""
     from temper.doctor.symptoms import OTHERWISE, TREES
 
-    patient = Patient(context, chip, run(context), tensor)
+    patient = Patient(context, chip, run(context), tensor, measure_card)
     steps = tuple(TREES[symptom](patient))
     return Diagnosis(symptom, chip.name, steps, OTHERWISE[symptom])
 

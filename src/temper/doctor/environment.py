@@ -65,7 +65,7 @@ KNOWN_VARIABLES = (
 WRONG_VARIABLES = {
     "TT_METAL_PROFILER": (
         "TT_METAL_DEVICE_PROFILER",
-        "the tuning guide names it, but no version of tt-metal reads it",
+        "the tuning guide names it, but tt-metal does not read it",
     ),
     "TT_METAL_ENABLE_PROFILER": (
         "TT_METAL_DEVICE_PROFILER",

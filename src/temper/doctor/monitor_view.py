@@ -105,8 +105,9 @@ def _panel(reading: CardReading, history: History, width: int) -> RenderableType
         bar = Text(_bar(value, limit), style=style)
         curve = Text(history.curve(reading.card, name, limit, room), style=style)
         grid.add_row(label, Text(texts[label], style=style), bar, curve)
-    facts = f"{texts['link']} · DRAM {texts['memory']} · core {texts['core']} · fan {texts['fan']}"
-    lines = Text(facts, overflow="fold")
+    names = {"link": "", "memory": "DRAM ", "core": "core ", "fan": "fan "}
+    facts = [f"{name}{texts[key]}" for key, name in names.items() if texts[key] != "-"]
+    lines = Text(" · ".join(facts), overflow="fold")
     outer = Table.grid()
     outer.add_row(grid)
     outer.add_row(lines)

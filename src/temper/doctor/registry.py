@@ -18,9 +18,12 @@ TOPICS = ("card", "driver", "link", "pages", "health", "host", "software", "by h
 class Context:
     """What every check gets: the machine and the cards found on it."""
 
-    def __init__(self, machine: Machine, *, use_tt_smi: bool = True) -> None:
+    def __init__(
+        self, machine: Machine, *, use_tt_smi: bool = True, judge_host: bool = False
+    ) -> None:
         self.machine = machine
         self.use_tt_smi = use_tt_smi
+        self.judge_host = judge_host  # also without a card, as a diagnosis wants
 
     @cached_property
     def cards(self) -> list[Card]:
@@ -38,7 +41,7 @@ class Context:
 
     def level(self, level: str) -> str:
         """Without a card nothing on the host is at fault yet: it is a note for later."""
-        return level if self.has_card else "note"
+        return level if self.has_card or self.judge_host else "note"
 
     @property
     def translating(self) -> bool | None:

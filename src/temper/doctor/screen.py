@@ -131,7 +131,6 @@ def diagnosis_lines(result: Diagnosis, columns: int) -> Iterator[str]:
     """The steps walked, then causes in order and the next step."""
     yield f"{_bold(result.symptom)}, judged for {result.chip}"
     for step in result.steps:
-        yield ""
         mark, colour = ("?", "yellow") if step.weight else ("-", "green")
         yield from _wrapped(click.style(mark, fg=colour), mark, step.question, columns)
         yield from _labelled(step.basis, step.answer, columns)

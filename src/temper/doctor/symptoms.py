@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from temper.doctor import card_stream
 from temper.doctor.bandwidth import measure_memory, measure_wake_us
 from temper.doctor.diagnosis import Patient, Step, Tree, from_check
 from temper.doctor.telemetry import read_card
@@ -20,16 +21,10 @@ FORMATS = tuple(_BYTES)
 
 
 def low_throughput(patient: Patient) -> Iterator[Step]:
-    chip = patient.chip
     yield from_check(patient, "temperature", "Is it throttled by heat?", 100, "no card to ask")
     yield _clock_step(patient)
     yield from_check(patient, "pcie", "Is the link Gen4 x16 or better?", 90, "no card to ask")
-    yield Step(
-        "What should the card's DRAM give?",
-        f"{chip.name}: streaming {chip.dram_streaming_gbps:.0f} GB/s, best pattern "
-        f"{chip.dram_best_gbps:.0f}, peak {chip.dram_peak_gbps:.0f}",
-        "modelled",
-    )
+    yield from _device_memory_steps(patient)
     yield _host_memory_step(patient)
     yield from_check(patient, "hugepages", "Are 1 GiB hugepages reserved?", 40)
     yield from_check(patient, "numa", "Are card and pages on one NUMA node?", 50, "one node")
@@ -56,6 +51,32 @@ def _clock_step(patient: Patient) -> Step:
         return Step(question, "no card to ask", "read")
     idle = " (idle cards lower it: look again under load, temper monitor)"
     return Step(question, lowest[1] + (idle if lowest[0] < 0.9 else ""), "read")
+
+
+def _device_memory_steps(patient: Patient) -> Iterator[Step]:
+    chip = patient.chip
+    model = card_stream.modelled(chip)
+    unsure = ", extrapolated" if model.extrapolated else ""
+    yield Step(
+        "What should the card's DRAM give?",
+        f"{chip.name}: adding two 128 MiB tensors streams {model.gbps:.0f} GB/s "
+        f"({model.low_gbps:.0f} to {model.high_gbps:.0f}{unsure}); best pattern "
+        f"{chip.dram_best_gbps:.0f}, peak {chip.dram_peak_gbps:.0f}",
+        "modelled",
+    )
+    if not patient.measure_card:
+        return
+    question = "And what does it give?"
+    rate, reason = card_stream.measured()
+    if rate is None:
+        yield Step(question, f"not measured: {reason}", "read")
+        return
+    slow = rate < model.low_gbps
+    yield Step(
+        question, f"{rate:.0f} GB/s on card 0", "measured", 85 if slow else 0,
+        "the card's DRAM streams more slowly than it should", "look at DRAM training, heat and "
+        "clock above; reset with tt-smi -r 0 and measure again",
+    )  # fmt: skip
 
 
 def _host_memory_step(patient: Patient) -> Step:
