@@ -17,6 +17,7 @@ from temper.errors import TemperError
 from temper.frontend import device_module
 from temper.frontend.device_observer import Observer, eager_ops, set_observer
 from temper.frontend.device_storage import DEVICE, host_view, wrap, wrap_storage
+from temper.frontend.device_ties import keep_ties
 
 __all__ = [
     "DEVICE",
@@ -60,6 +61,7 @@ def ensure_registered() -> None:
         )
         # Before torch's own entry for added devices (23), which needs an allocator in C++.
         torch.serialization.register_package(15, _tag, _restore)
+        keep_ties()
         everything: Any = torch.library.Library("_", "IMPL")  # type: ignore[no-untyped-call]
         everything.fallback(_first_op, "PrivateUse1")
         _keep.append(everything)

@@ -8,10 +8,9 @@ from typing import Any
 
 import torch
 
-from temper.frontend.device_observer import clock_ns, eager_ops, observer
+from temper.frontend.device_observer import clock_ns, note, observed
 from temper.frontend.device_storage import (
     DEVICE,
-    HostStorage,
     host_of,
     over,
     rebase,
@@ -122,18 +121,18 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
             raise RuntimeError(
                 f"{op} cannot write a result from {DEVICE}:0 into a tensor on {written.device}"
             )
-    watch = observer()
     start_ns = clock_ns()
     result = op(*host_args, **host_kwargs)
-    eager_ops.by_name[plan.name] += 1
+    if observed():
+        read = [v for name, v in host_kwargs.items() if name not in plan.writes]
+        note(plan.name, start_ns, _tensors_in([*host_args, *read]), _tensors_in(result))
+    else:
+        note(plan.name, start_ns, [], [])
     for key in plan.writes:
         if isinstance(key, str):
             _adopt_resized(kwargs.get(key), host_kwargs.get(key))
         else:
             _adopt_resized(_at(args, key), _at(host_args, key))
-    if watch is not None:
-        inputs = [t for t in (*host_args, *host_kwargs.values()) if isinstance(t, torch.Tensor)]
-        watch(plan.name, start_ns, clock_ns(), inputs, _tensors_in(result))
     if len(plan.returns) == 1:
         return _to_device(result, plan, 0, args, kwargs, tensors)
     if not isinstance(result, (list, tuple)):
@@ -169,10 +168,8 @@ def _to_device(
     if owner == "":
         for tensor in tensors:
             storage = tensor.untyped_storage()
-            if (
-                isinstance(storage, HostStorage)
-                and storage.host._cdata == value.untyped_storage()._cdata
-            ):
+            host = getattr(storage, "host", None)
+            if host is not None and host._cdata == value.untyped_storage()._cdata:
                 return over(
                     storage, value.dtype, value.storage_offset(), value.size(), value.stride()
                 )

@@ -7,17 +7,18 @@ the fallback's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from temper.frontend import device_autocast, device_rnn
 from temper.frontend.device_fallback import fallback
-from temper.frontend.device_observer import clock_ns, eager_ops, observer
+from temper.frontend.device_observer import clock_ns, note
 from temper.frontend.device_storage import (
     CPU_KERNEL,
     DEVICE,
-    as_host_storage,
+    host_bytes,
     host_of,
     rebase,
     wrap,
@@ -68,16 +69,29 @@ def _empty_strided(
 def _copy_from(
     source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False
 ) -> torch.Tensor:
-    watch = observer()
     start_ns = clock_ns()
     host_source = host_of(source) if source.device.type == DEVICE else source
     host_target = host_of(target) if target.device.type == DEVICE else target
     host_target.copy_(host_source)
-    name = "aten::_copy_from"
-    eager_ops.by_name[name] += 1
-    if watch is not None:
-        watch(name, start_ns, clock_ns(), [host_source], [host_target])
+    note("aten::_copy_from", start_ns, [host_source], [host_target])
     return target
+
+
+def _to_copy(source: torch.Tensor, **wanted: Any) -> Any:
+    """A copy with another device or dtype; torch's own would pin non-blocking ones."""
+    target = wanted.get("device") or source.device
+    if target.type == source.device.type:
+        return fallback(aten._to_copy.default, source, **{**wanted, "non_blocking": False})
+    _check_index(target)
+    start_ns = clock_ns()
+    here = host_of(source) if source.device.type == DEVICE else source
+    made = aten._to_copy.default(
+        here, **{**wanted, "device": torch.device("cpu"), "non_blocking": False}
+    )
+    note("aten::_copy_from", start_ns, [here], [made])
+    if target.type == DEVICE:
+        return wrap(made)
+    return made if target.type == "cpu" else made.to(target)
 
 
 def _copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -99,7 +113,7 @@ def _set_storage(
     size: Sequence[int] | None = None,
     stride: Sequence[int] = (),
 ) -> torch.Tensor:
-    storage = as_host_storage(storage)
+    host_bytes(storage)
     if size is None:
         size = (storage.nbytes() // tensor.element_size(),)
     return rebase(tensor, storage, offset, size, stride)
@@ -173,6 +187,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "empty.memory_format": _empty,
     "empty_strided": _empty_strided,
     "_copy_from": _copy_from,
+    "_to_copy": _to_copy,
     "_copy_from_and_resize": _copy_from_and_resize,
     "set_.source_Tensor": _set_tensor,
     "set_.source_Storage": _set_storage,
@@ -181,6 +196,9 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "resize_": _resize,
     "convolution_overrideable": _convolution,
     "convolution_backward_overrideable": _convolution_backward,
+    # Their out= kernels, which torch would call, warn that they resize.
+    "mse_loss": partial(fallback, aten.mse_loss.default),
+    "smooth_l1_loss": partial(fallback, aten.smooth_l1_loss.default),
     **device_rnn.KERNELS,
     **{op._schema.name.removeprefix("aten::"): _share(op) for op in _SHARED},
 }

@@ -40,5 +40,12 @@ def set_observer(callback: Observer | None) -> Observer | None:
     return before
 
 
-def observer() -> Observer | None:
-    return _observer
+def note(name: str, start_ns: int, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
+    """Count an op that has just ended, and report it."""
+    eager_ops.by_name[name] += 1
+    if _observer is not None:
+        _observer(name, start_ns, clock_ns(), inputs, outputs)
+
+
+def observed() -> bool:
+    return _observer is not None

@@ -1,12 +1,14 @@
 """Tensors of the device "tt": plain torch tensors over host memory that their storage keeps alive.
 
-A subclass of Tensor would break FakeTensor and backward, so the only class of ours is the
-storage's: torch keeps a storage's Python object as long as the storage itself lives.
+No class of ours is involved: a subclass of Tensor breaks FakeTensor and backward, one of
+UntypedStorage breaks deepcopy. torch keeps a storage's Python object as long as the storage itself
+lives, so an attribute of that object holds the host memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,77 +21,41 @@ CPU_KERNEL = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 _set = torch.ops.aten.set_.source_Storage_storage_offset
 
 
-class HostStorage(torch.UntypedStorage):
-    """A storage that calls itself "tt" and whose bytes are those of ``host``.
+def wrap_storage(host: Any) -> Any:
+    """A storage on the device that shares the bytes of one on the host.
 
-    Its methods are what torch's own code calls on a storage to copy, save or load a tensor;
-    torch's versions would ask the device for a C++ allocator.
+    ``host`` hangs on it as an attribute, and so do the two methods that torch would otherwise run
+    with a C++ allocator of the device. Neither refers back to the storage: a cycle would keep the
+    memory until the garbage collector comes by.
     """
-
-    host: Any  # torch.UntypedStorage, whose methods have no types
-
-    def clone(self) -> HostStorage:
-        return wrap_storage(self.host.clone())
-
-    def cpu(self) -> Any:
-        return self.host.clone()
-
-    def copy_(self, source: Any, non_blocking: bool | None = None) -> Any:
-        self.host.copy_(getattr(source, "host", source), bool(non_blocking))
-        return self
-
-    def resize_(self, size: int) -> Any:
-        raise RuntimeError(
-            f"a storage on {DEVICE!r} cannot be resized; make a new tensor, or resize it on the CPU"
-        )
-
-    def __deepcopy__(self, memo: dict[Any, Any]) -> Any:
-        # torch.Tensor.__deepcopy__ insists on the exact class between this call and its set_(),
-        # where as_host_storage gives it back.
-        key = self._cdata
-        if key not in memo:
-            memo[key] = _construct(self.host.clone())
-        return memo[key]
-
-    def tolist(self) -> Any:
-        return self.host.tolist()
-
-    def __getitem__(self, index: Any) -> Any:
-        return self.host[index]
-
-    def _write_file(self, *args: Any) -> Any:
-        return self.host._write_file(*args)
-
-    def _set_from_file(self, *args: Any) -> Any:
-        self.host._set_from_file(*args)
-        return self
-
-
-def _construct(host: Any) -> Any:
     made: Any = torch._C._construct_storage_from_data_pointer(
         host.data_ptr(), torch.device(DEVICE, 0), host.nbytes()
     )
     made.host = host
+    made.clone = partial(_cloned, host)
+    made.__deepcopy__ = partial(_cloned, host)
     return made
 
 
-def wrap_storage(host: Any) -> HostStorage:
-    """A storage on the device that shares the bytes of one on the host."""
-    return as_host_storage(_construct(host))
+def _cloned(host: Any, memo: object = None) -> Any:
+    return wrap_storage(host.clone())
 
 
-def as_host_storage(storage: Any) -> HostStorage:
-    """The storage itself, if its bytes are on the host through us."""
-    if type(storage) is not HostStorage:
-        if not hasattr(storage, "host"):
-            raise RuntimeError(f"a tensor on {DEVICE}:0 cannot use a storage on {storage.device}")
-        storage.__class__ = HostStorage
-    found: HostStorage = storage
-    return found
+def host_bytes(storage: Any) -> Any:
+    """The host storage behind one on the device."""
+    host = getattr(storage, "host", None)
+    if host is not None:
+        return host
+    if storage.device.type != DEVICE:
+        raise RuntimeError(f"a tensor on {DEVICE}:0 cannot use a storage on {storage.device}")
+    # torch's C++ made a second storage over the same memory, as it does to read and write files.
+    return torch._C._construct_storage_from_data_pointer(
+        storage.data_ptr(), torch.device("cpu"), storage.nbytes()
+    )
 
 
 def over(
-    storage: HostStorage,
+    storage: Any,
     dtype: torch.dtype,
     offset: Any,
     size: Sequence[int],
@@ -102,7 +68,7 @@ def over(
 
 def rebase(
     tensor: torch.Tensor,
-    storage: HostStorage,
+    storage: Any,
     offset: Any,
     size: Sequence[int],
     stride: Sequence[int],
@@ -136,7 +102,7 @@ def host_view(tensor: torch.Tensor) -> torch.Tensor:
 
 def host_of(tensor: torch.Tensor) -> torch.Tensor:
     """``host_view`` for callers below autograd."""
-    host = as_host_storage(tensor.untyped_storage()).host
+    host = host_bytes(tensor.untyped_storage())
     seen = torch.empty(0, dtype=tensor.dtype).set_(
         host, tensor.storage_offset(), tensor.size(), tensor.stride()
     )
