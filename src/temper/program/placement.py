@@ -23,6 +23,7 @@ from temper.program.program import Program
 from temper.program.simulate import DoesNotFit, Timeline, walk
 from temper.program.slicing import slice_windows
 from temper.program.tensor import BLOCK_FORMATS, HOST, TensorSpec
+from temper.program.trace_size import region_for, trace_bytes
 
 # How often the plan is made anew after a spill or a fragmented bank showed a better start.
 _ROUNDS = 6
@@ -50,9 +51,12 @@ def place_with_report(
 ) -> tuple[Program, PlacementReport]:
     """As ``place``, and the reasons."""
     settings = options or {}
-    cap = float(settings.get("sram_usage_cap") or 0.95)
+    cap = settings.get("sram_usage_cap")
+    cap = 0.95 if cap is None else float(cap)
     l1_small = int(settings.get("l1_small_size") or 0)
-    trace = int(settings.get("trace_region_size") or 0)
+    traced = bool(settings.get("enable_trace"))
+    asked = settings.get("trace_region_size") if traced else 0
+    trace = int(asked or 0)
     wanted = settings.get("enable_sram")
     sram = level >= 2 if wanted is None else bool(wanted)
     meter = Meter(chip, estimate or _modelled())
@@ -74,6 +78,8 @@ def place_with_report(
             chosen, planner = found
         elif found is not None:
             fallback = "SRAM does not pay: no slower with everything in DRAM (modelled)"
+    if asked is None:  # sized for the trace
+        trace = region_for(trace_bytes(chosen, chip), chip)
     _check(chosen, chip, level, trace, l1_small)
     report = PlacementReport(
         level=level,
