@@ -20,7 +20,8 @@ from temper.options import Options, resolve
 from temper.passes import GRAPH_PASSES, PROGRAM_PASSES, PassReport, run_passes
 from temper.passes.draft import Draft
 from temper.program import Program
-from temper.program.placement import place
+from temper.program.placement import place_with_report
+from temper.program.placement_report import PlacementReport
 
 
 @dataclass
@@ -32,6 +33,7 @@ class Built:
     options: Options
     passes: list[PassReport]
     stages: dict[str, float]  # seconds by stage
+    placement: PlacementReport | None = None  # where tensors lie and why
 
     @property
     def weights(self) -> dict[str, torch.Tensor]:
@@ -96,9 +98,9 @@ def build(captured: Captured, options: Options) -> Built:
     program = draft.finish()
     clock.lap("program passes")
     level = 2 if options["enable_sram"] else min(1, options["optimization_level"])
-    program = place(program, chips.get(options["chip"]), level, options)
+    program, placement = place_with_report(program, chips.get(options["chip"]), level, options)
     clock.lap("place")
-    return Built(program, captured, options, reports, stages)
+    return Built(program, captured, options, reports, stages, placement)
 
 
 def graph_key(captured: Captured, options: Options) -> str:
