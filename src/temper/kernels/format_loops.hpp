@@ -101,8 +101,9 @@ void pack_runs(const float *src, std::uint8_t *dst, const Tiling &tiling, std::s
             const float *from = corner + row * tiling.columns;
             const std::size_t face_row = (row / 16) * 32 + row % 16;
             for (std::size_t column = 0; column < at.columns; column += 16) {
-                // 32 short pieces defeat the hardware prefetcher, so ask for the next run's piece.
-                __builtin_prefetch(from + column + Tiling::kRun * 32);
+                // Short pieces of rows defeat the hardware prefetcher: ask two rows ahead. Past the
+                // end of the array this does nothing.
+                __builtin_prefetch(from + 2 * tiling.columns + column);
                 std::uint8_t *tile = tiles + column / 32 * kTileBytes;
                 const std::size_t group = face_row + column / 16 % 2 * 16;
                 const std::size_t rest = at.columns - column;

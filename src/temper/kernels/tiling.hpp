@@ -14,7 +14,7 @@ struct Run {
 };
 
 struct Tiling {
-    static constexpr std::size_t kRun = 8;
+    static constexpr std::size_t kRun = 16;
     std::size_t batch, rows, columns;
     std::size_t tile_rows, tile_columns, runs_per_row;
 
