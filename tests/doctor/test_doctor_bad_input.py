@@ -238,3 +238,16 @@ def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch: pytest.Monkey
     report = run(Context(memory(apply(machine("n150"), {}))))
     assert any("RuntimeError: boom" in f.seen for f in report.findings)
     assert any(f.check == "memory" for f in report.findings)
+
+
+def test_a_capture_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    from temper.doctor.screen import report_lines
+
+    evil = "\x1b]0;owned\x07\x1b[2J"
+    tree = machine("n150", {"/proc/sys/kernel/osrelease": f"5.15 {evil}"})
+    tree = apply(tree, {}, environment={"ARCH_NAME": evil, "TT_METAL_PROFILER": evil})
+    lines = list(report_lines(run(Context(memory(tree))), 100, verbose=True))
+    styled = "".join(lines).replace("\x1b[0m", "")
+    assert "\x1b]" not in styled
+    assert "\x1b[2J" not in styled
+    assert "\x07" not in styled

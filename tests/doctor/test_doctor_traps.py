@@ -142,6 +142,12 @@ TRAPS = {
         ("governor", "warning")),
     "busy host": ((WH,), {"/proc/loadavg": "40.1 30.0 20.0 9/900 1"}, {}, ("load", "warning")),
     "Python without a ttnn wheel": ((WH, BH), {}, {"python": "3.11.7"}, ("python", "warning")),
+    "a torch that was not tested": ((WH,), {}, {"packages": {"torch": "2.7.1+cpu"}},
+                                    ("torch", "warning")),
+    "ttnn that dropped Grayskull": (("e75",), {}, {"packages": {"ttnn": "0.81.1"}},
+                                    ("ttnn", "warning")),
+    "an old ttnn": ((WH, BH), {}, {"packages": {"ttnn": "0.60.0", "tt-smi": "6.8.0"}},
+                    ("ttnn", "warning")),
     "old tt-smi under a Blackhole": ((BH,), {}, {"packages": {"tt-smi": "3.0.15"}},
                                      ("tt-smi", "warning")),
     "hanging tt-smi": (

@@ -42,11 +42,37 @@ def python_and_packages(context: Context) -> Result:
         )  # fmt: skip
     else:
         yield Finding("python", "software", "ok", shown)
+    yield from _torch(facts.packages.get("torch"))
+    ttnn = versions.parse(facts.packages.get("ttnn"))
+    if ttnn and grayskull and ttnn[:2] > versions.TTNN_LAST_GRAYSKULL:
+        yield Finding(
+            "ttnn", "software", "warning", f"ttnn {versions.show(ttnn)}",
+            expected="v0.55, built from source", why="later versions dropped Grayskull",
+            fix="check out tt-metal v0.55 and build it", source="Grayskull specification",
+        )  # fmt: skip
+    elif ttnn and not grayskull and ttnn < versions.TTNN_MIN:
+        yield Finding(
+            "ttnn", "software", "warning", f"ttnn {versions.show(ttnn)}",
+            expected="0.81 or newer", why="temper follows the behaviour of 0.81.1",
+            fix="pip install -U ttnn", source="this package",
+        )  # fmt: skip
     if context.has_card and not grayskull and has_wheel and "ttnn" not in facts.packages:
         yield Finding(
             "ttnn", "software", "note", "ttnn is not installed in this environment",
             expected="ttnn, to run on the card", why="without it temper uses the virtual chip",
             fix="pip install 'tt-temper[ttnn]'", source="package index",
+        )  # fmt: skip
+
+
+def _torch(text: str | None) -> Result:
+    version = versions.parse(text)
+    least, below = versions.TORCH
+    if version and not least <= version[:2] < below:
+        yield Finding(
+            "torch", "software", "warning", f"torch {versions.show(version)}",
+            expected=f"{versions.show(least)} or newer, below {versions.show(below)}",
+            why="capture and the device build on internals of these versions",
+            fix="make a fresh environment: pip install tt-temper", source="this package",
         )  # fmt: skip
 
 

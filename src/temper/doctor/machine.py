@@ -7,6 +7,7 @@ the root is followed, and every read is bounded, since a captured tree may come 
 from __future__ import annotations
 
 import os
+import re
 import stat
 import time
 from collections.abc import Mapping
@@ -235,5 +236,10 @@ def as_number(text: str | None) -> int | None:
         return None
 
 
+def printable(text: str) -> str:
+    """Without control characters: a stranger's capture must not steer the terminal."""
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", " ", text)
+
+
 def _clean(raw: bytes) -> str:
-    return raw.decode("utf-8", "replace").replace("\0", " ").strip()
+    return printable(raw.decode("utf-8", "replace")).strip()

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from temper.doctor.machine import printable
 from temper.doctor.telemetry import CardReading
 
 if TYPE_CHECKING:
@@ -35,7 +36,9 @@ def plain_lines(readings: Iterable[CardReading]) -> list[str]:
     """``--once``: a few lines a card, readable in a log."""
     lines = []
     for reading in readings:
-        lines.append(f"card {reading.card}  {reading.name}  {reading.bdf}  ({reading.source})")
+        lines.append(
+            f"card {reading.card}  {reading.name}  {printable(reading.bdf)}  ({reading.source})"
+        )
         lines += [f"  {name:<12} {text}" for name, text in cells(reading).items()]
     return lines
 
@@ -111,7 +114,7 @@ def _panel(reading: CardReading, history: History, width: int) -> RenderableType
     outer = Table.grid()
     outer.add_row(grid)
     outer.add_row(lines)
-    head = f" card {reading.card} · {reading.name} · {reading.bdf or 'no PCI address'} "
+    head = f" card {reading.card} · {reading.name} · {printable(reading.bdf) or 'no PCI address'} "
     state = Text(f" {texts['state']} ", style="bold red" if reading.throttled else "green")
     return Panel(
         outer, title=head, title_align="left", subtitle=state, subtitle_align="right",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from temper.doctor.finding import Finding, Report
+from temper.doctor.machine import printable
 from temper.doctor.registry import TOPICS
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ def _wrapped(
     """``text`` after a label, its further lines indented to where it began."""
     begin = len(plain) + 1 if plain else 0
     lines = textwrap.wrap(
-        " " * begin + text, columns, subsequent_indent=" " * (begin if indent is None else indent),
+        " " * begin + printable(text), columns, subsequent_indent=" " * (begin if indent is None else indent),
         break_on_hyphens=False,
     ) or [""]  # fmt: skip
     yield styled + (" " if plain else "") + lines[0][begin:]

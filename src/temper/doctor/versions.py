@@ -17,6 +17,9 @@ FIRMWARE_RECOMMENDED_BLACKHOLE = (19, 8, 1)
 FIRMWARE_LAST_GRAYSKULL = (80, 14, 0, 0)
 TT_SMI_RECOMMENDED_BLACKHOLE = (5, 0, 0)
 KERNEL_MIN = (5, 4)
+TORCH = ((2, 13), (2, 15))  # from, below: what this package is tested with
+TTNN_MIN = (0, 81)
+TTNN_LAST_GRAYSKULL = (0, 55)
 TTNN_PYTHONS = ((3, 10), (3, 12))  # wheels of ttnn 0.81.1 on the package index
 
 
