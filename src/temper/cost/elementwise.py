@@ -3,26 +3,37 @@
 from __future__ import annotations
 
 from temper.cost.records import Physics
-from temper.cost.sfpu import chain_cycles, chain_name
+from temper.cost.sfpu import chain_cycles, plain_name
+from temper.cost.sfpu import cycles as cycles_of
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory, letter
+from temper.program.tensor import TensorSpec
 
 # Unpack, one FPU pass and pack of one tile when nothing else limits (FACTS 2.3, 2.5).
 TILE_CYCLES = 110.0
 
 
-def _memory(work: Work) -> str:
+def memory_kind(work: Work) -> str:
+    """How the kernel reaches its tensors, the slowest way deciding."""
     kinds = {kind_of_memory(spec) for spec in (*work.inputs, *work.outputs)}
     if kinds == {"sharded"}:
-        return "sharded"
+        return "sharded" if work.grid_known else "sharded?"
     if "sharded" in kinds:
         return "mixed"
     return "dram" if "dram" in kinds else "sram"
+
+
+def _likely_grid(spec: TensorSpec, offered: int) -> int:
+    """Profiler files name all offered cores for some sharded kernels; shards are even."""
+    tiles = spec.tiles
+    return next((c for c in range(min(offered, 64), 0, -1) if tiles % c == 0), 1)
 
 
 def _stream(work: Work, variant: tuple[str, ...], sfpu_cycles: float, family: str) -> Physics:
     y = work.y
     units = float(y.tiles if y.layout == "tile" else y.pages)
     cores = work.cores(units)
+    if not work.grid_known:
+        cores = _likely_grid(y, cores)
     per_core = units / cores
     rounds = -(-int(units) // cores)
     reads = sum(
@@ -50,36 +61,51 @@ def _stream(work: Work, variant: tuple[str, ...], sfpu_cycles: float, family: st
     )
 
 
+def _older(work: Work) -> bool:
+    return bool(work.attr("older", False))
+
+
 def unary(work: Work) -> Physics:
     chain = work.attr("functions") or []
-    name = chain_name(chain)
-    variant = (_memory(work), SHORT[work.y.format] + letter(work.y), name)
-    return _stream(work, variant, chain_cycles(chain, work.chip.arch), "unary")
+    older = _older(work)
+    cycles = chain_cycles(chain, work.chip.arch, older=older)
+    kernels = "older" if older else "current"
+    variant = (memory_kind(work), SHORT[work.y.format] + letter(work.y), kernels)
+    return _stream(work, variant, cycles, "unary")
+
+
+# Functions that the matrix engine does on two tensors; the others run on the vector unit.
+_MATRIX = frozenset({"add", "sub", "subtract", "rsub"})
 
 
 def binary(work: Work) -> Physics:
-    function = str(work.attr("function") or "add")
+    function = plain_name(str(work.attr("function") or "add"))
+    arch = work.chip.arch
     fused = [*(work.attr("lhs") or []), *(work.attr("rhs") or []), *(work.attr("post") or [])]
-    cycles = chain_cycles([[function], *fused], work.chip.arch)
+    told = work.attr("is_sfpu")
+    matrix = function in _MATRIX and work.y.format in _MATRIX_FORMATS if told is None else not told
+    cycles = 0.0 if matrix else cycles_of(function, arch, 2)
+    cycles += chain_cycles(fused, arch)
     operand = "scalar" if len(work.inputs) < 2 else "tensor"
-    if len(work.inputs) >= 2 and work.inputs[1].tiles < work.y.tiles:
+    if any(spec.tiles < work.y.tiles for spec in work.inputs[:2]):
         operand = "broadcast"
-    elif work.inputs and work.inputs[0].tiles < work.y.tiles:
-        operand = "broadcast"
-    name = chain_name([[function], *fused])
-    variant = (_memory(work), SHORT[work.y.format] + letter(work.y), operand, name)
-    return _stream(work, variant, cycles, "binary")
+    formats = ",".join(dict.fromkeys(SHORT[s.format] for s in (*work.inputs[:2], work.y)))
+    engine = ("fpu" if matrix else "sfpu") + ("+" if fused else "")
+    return _stream(work, (memory_kind(work), engine, formats, operand), cycles, "binary")
+
+
+_MATRIX_FORMATS = frozenset({"bfloat16", "bfloat8_b", "bfloat4_b", "bfloat2_b", "float32"})
 
 
 def ternary(work: Work) -> Physics:
     function = str(work.attr("function") or "where")
-    cycles = chain_cycles([[function]], work.chip.arch)
-    return _stream(work, (_memory(work), function), cycles, "ternary")
+    cycles = cycles_of(function, work.chip.arch, 3)
+    return _stream(work, (memory_kind(work),), cycles, "ternary")
 
 
 def typecast(work: Work) -> Physics:
     pair = f"{SHORT[work.x.format]}-{SHORT[work.y.format]}"
-    return _stream(work, (_memory(work), letter(work.y), pair), 130.0, "typecast")
+    return _stream(work, (memory_kind(work), letter(work.y), pair), 130.0, "typecast")
 
 
 def copy(work: Work) -> Physics:

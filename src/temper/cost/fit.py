@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import least_squares
 
 from temper.cost.records import Physics
 
@@ -23,10 +22,11 @@ Tree = dict[Path, "Node"]
 
 ARCHES = ("blackhole", "wormhole_b0", "grayskull")
 # Log error at which a residual stops counting quadratically; near the noise of repeats.
-NOISE = 0.08
+NOISE = 0.1
 # How far (log) a factor may lie: root from nominal, child from parent, next arch from the last.
-PULL_ROOT, PULL_CHILD, PULL_ARCH = 1.5, 0.5, 0.7
-MIN_ROWS = 4
+PULL_ROOT, PULL_CHILD, PULL_ARCH = 1.5, 0.4, 0.7
+MIN_ROWS = 6
+STEPS = 60
 TINY = 1e-3  # ns; keeps logarithms and powers defined
 
 
@@ -90,24 +90,53 @@ def _jacobian(theta: Array, serial: Array, overlap: Array, power: float) -> Arra
 
 
 def fit_node(rows: Table, start: Array, pull: float, power: float) -> Array:
-    """Factors that fit the rows and stay near the start."""
-    root = np.sqrt(rows.weight) / NOISE
+    """Factors that fit the rows and stay near the start.
 
-    def residual(theta: Array) -> Array:
-        error = (log_time(theta, rows.serial, rows.overlap, power) - rows.log_ns) * root
-        return np.concatenate([error, (theta - start) / pull])
+    Levenberg-Marquardt on a soft absolute error, by reweighting: a few parameters and many rows,
+    so the normal equations are tiny.
+    """
+    theta = start.copy()
+    prior = np.eye(len(theta)) / pull**2
+    damping = 1e-2
+    error = log_time(theta, rows.serial, rows.overlap, power) - rows.log_ns
+    cost = _cost(error, rows.weight, theta - start, pull)
+    for _ in range(STEPS):
+        weight = rows.weight / (NOISE**2 * np.sqrt(1 + (error / NOISE) ** 2))
+        slope = _jacobian(theta, rows.serial, rows.overlap, power)
+        weighted = slope * weight[:, None]
+        gradient = weighted.T @ error + (theta - start) / pull**2
+        curvature = weighted.T @ slope + prior
+        step = np.linalg.solve(curvature + damping * np.diag(np.diag(curvature)), gradient)
+        trial = theta - np.clip(step, -1.0, 1.0)
+        trial_error = log_time(trial, rows.serial, rows.overlap, power) - rows.log_ns
+        trial_cost = _cost(trial_error, rows.weight, trial - start, pull)
+        if trial_cost < cost:
+            done = cost - trial_cost < 1e-4 * cost
+            theta, error, cost, damping = trial, trial_error, trial_cost, damping / 4
+            if done:
+                break
+        else:
+            damping *= 6
+            if damping > 1e6:
+                break
+    return theta
 
-    def jacobian(theta: Array) -> Array:
-        j = _jacobian(theta, rows.serial, rows.overlap, power) * root[:, None]
-        return np.vstack([j, np.eye(len(theta)) / pull])
 
-    found = least_squares(residual, start, jacobian, loss="soft_l1", max_nfev=60)
-    return np.asarray(found.x)
+def _cost(error: Array, weight: Array, away: Array, pull: float) -> float:
+    soft = 2 * (np.sqrt(1 + (error / NOISE) ** 2) - 1)
+    return float((weight * soft).sum() + (away**2).sum() / pull**2)
 
 
 def fit_tree(rows: Table, power: float, base: Tree | None = None) -> Tree:
-    """All nodes of one family on one architecture; ``base`` is the tree of the arch before."""
+    """All nodes of one family on one architecture; ``base`` is the tree of the arch before.
+
+    The terms are normalised by each chip's rates, so a node starts from the same kernel's factors
+    on the arch before, all shifted by how the two differ over all rows.
+    """
     width = rows.serial.shape[1] + rows.overlap.shape[1]
+    shift = 0.0
+    if base and len(rows.variants):
+        shift = float(np.median(rows.log_ns - predict(base, rows, power)))
     groups: dict[Path, list[int]] = {(): list(range(len(rows.variants)))}
     for i, variant in enumerate(rows.variants):
         for depth in range(1, len(variant) + 1):
@@ -116,21 +145,17 @@ def fit_tree(rows: Table, power: float, base: Tree | None = None) -> Tree:
     for path in sorted({*groups, *(base or {})}, key=len):
         index = groups.get(path, [])
         start, pull = np.zeros(width), PULL_ROOT
-        if not path and base:
-            start, pull = base[()].theta, PULL_ARCH
+        if base and path in base:
+            start, pull = base[path].theta + shift, PULL_ARCH
         elif path:
             parent = path[:-1]
             while parent not in tree:
                 parent = parent[:-1]
             start, pull = tree[parent].theta, PULL_CHILD
-            if base and path in base and path[:-1] in base:
-                start = start + base[path].theta - base[path[:-1]].theta
         if len(index) >= (MIN_ROWS if path else 1):
             theta = fit_node(rows.pick(np.array(index)), start, pull, power)
             tree[path] = Node(theta, len(index))
-        elif base and path in base:
-            tree[path] = Node(start, 0)
-        elif not path:
+        elif not path or (base and path in base):
             tree[path] = Node(start, 0)
     return tree
 

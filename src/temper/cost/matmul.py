@@ -38,13 +38,13 @@ def physics(work: Work) -> Physics:
     cores = work.cores(out_tiles)
     pcm, pcn = config.get("per_core_m"), config.get("per_core_n")
     if pcm and pcn:
-        rounds = max(1.0, out_tiles / (pcm * pcn * cores))
+        rounds = passes * max(1.0, out_tiles / passes / (pcm * pcn * cores))
         share = pcm * pcn * math.ceil(rounds - 1e-9)
     else:
         share = math.ceil(out_tiles / cores)
         pcm = min(m_all, max(1, round(math.sqrt(share * m_all / nt)))) if nt else 1
         pcn = max(1, math.ceil(share / pcm))
-        rounds = 1.0
+        rounds = float(passes)
     kb = int(config.get("in0_block_w") or min(kt, 2))
     macs = share * kt
     size_a, size_b, size_y = TILE_BYTES[a.format], TILE_BYTES[b.format], TILE_BYTES[y.format]
@@ -52,7 +52,7 @@ def physics(work: Work) -> Physics:
     weights = dram_bytes(b) * passes
     moved = dram_bytes(a) + dram_bytes(y)
     rate = work.chip.noc_bytes_per_cycle * work.chip.clock_ghz
-    blocks = math.ceil(kt / kb) * max(1.0, rounds) * (passes if passes > 1 else 1)
+    blocks = math.ceil(kt / kb) * rounds
     variant = (
         name,
         f"{kind_of_memory(a)}-{kind_of_memory(b)}-{kind_of_memory(y)}",

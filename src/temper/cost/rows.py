@@ -239,6 +239,8 @@ def _attrs(row: Mapping[str, Any], family: str) -> dict[str, Any]:
     if context := _number(row, "ctx"):
         attrs["ctx"] = int(context)
     function = _text(row, "eltwise_op") or str(misc.get("ttnn", ""))
+    if _text(row, "date") and _text(row, "date") < "2026":
+        attrs["older"] = True
     if family == "unary":
         attrs["functions"] = [[plain_name(f)] for f in function.split(";") if f] or [["none"]]
     elif family in ("binary", "ternary"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 # Wormhole / Blackhole cycles a 32x32 tile: public kernel measurements of 2025-2026, +-30%.
@@ -47,18 +47,68 @@ def plain_name(name: str) -> str:
     return _ALIASES.get(low, low)
 
 
-def cycles(name: str, arch: str) -> float:
-    wormhole, blackhole = _CYCLES.get(plain_name(name), _UNKNOWN)
+# Kernels of 2025 and earlier: the exponential was several times slower then.
+_OLDER = {"exp": (2000.0, 1328.0)}
+# SFPU versions of what the matrix engine also does (add, multiply on two tensors).
+_TWO_TENSORS = (250.0, 230.0)
+# Load and store of a tile through the vector unit without doing anything.
+_PASS_CYCLES = 124.0
+
+# Cycles found by calibration, by (arch, operands, function); they go before the table above.
+_measured: dict[tuple[str, int, str], float] = {}
+
+
+def use_measured(table: Mapping[str, float]) -> None:
+    """Take cycles from a calibration: keys are ``arch/operands/function``."""
+    _measured.clear()
+    for key, value in table.items():
+        arch, operands, name = key.split("/", 2)
+        _measured[arch, int(operands), name] = float(value)
+
+
+def measure(rows: Iterable[tuple[str, int, str, float, float]]) -> dict[str, float]:
+    """Cycles of each function from kernels of one tile on one core.
+
+    Rows are (arch, operands, function, nanoseconds, clock in GHz). The cheapest function of the
+    same arch and operands stands for launch, reading and writing; what is above it is the
+    function. Fewer than ten functions give no such floor.
+    """
+    groups: dict[tuple[str, int], dict[str, list[float]]] = {}
+    clocks: dict[str, float] = {}
+    for arch, operands, name, time_ns, clock_ghz in rows:
+        groups.setdefault((arch, operands), {}).setdefault(plain_name(name), []).append(time_ns)
+        clocks[arch] = clock_ghz
+    found = {}
+    for (arch, operands), functions in groups.items():
+        if len(functions) < _FEWEST:
+            continue
+        times = {name: sorted(values)[len(values) // 2] for name, values in functions.items()}
+        floor = min(times.values())
+        for name, time_ns in times.items():
+            cycles_ = (time_ns - floor) * clocks[arch] + _PASS_CYCLES
+            found[f"{arch}/{operands}/{name}"] = round(cycles_)
+    return found
+
+
+_FEWEST = 10
+
+
+def cycles(name: str, arch: str, operands: int = 1, *, older: bool = False) -> float:
+    """Cycles a tile; ``older`` asks for kernels of 2025."""
+    plain = plain_name(name)
+    if older and plain in _OLDER:
+        wormhole, blackhole = _OLDER[plain]
+    else:
+        known = _measured.get((arch, operands, plain))
+        if known is None and arch == "grayskull":
+            known = _measured.get(("wormhole_b0", operands, plain))
+        if known is not None:
+            return known
+        default = _TWO_TENSORS if operands > 1 else _UNKNOWN
+        wormhole, blackhole = _CYCLES.get(plain, default)
     return blackhole if arch == "blackhole" else wormhole
 
 
-def known(name: str) -> bool:
-    return plain_name(name) in _CYCLES
-
-
-def chain_cycles(chain: Sequence[Sequence[Any]], arch: str) -> float:
-    return sum(cycles(str(step[0]), arch) for step in chain)
-
-
-def chain_name(chain: Sequence[Sequence[Any]]) -> str:
-    return "+".join(plain_name(str(step[0])) for step in chain) or "none"
+def chain_cycles(chain: Sequence[Sequence[Any]], arch: str, *, older: bool = False) -> float:
+    """Cycles of functions applied one after the other to the same tile."""
+    return sum(cycles(str(step[0]), arch, older=older) for step in chain)

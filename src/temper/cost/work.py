@@ -64,6 +64,13 @@ class Work:
         kind = KINDS.get(self.op.kind)
         return kind.code if kind else self.op.kind
 
+    @property
+    def grid_known(self) -> bool:
+        """False for rows of sharded ops that name every core of the chip instead of the shards'."""
+        told = self.context.cores
+        sharded = any(s.memory.sharded and s.memory.buffer == "sram" for s in self.outputs[:1])
+        return not (sharded and told and told >= self.available)
+
     def cores(self, units: float) -> int:
         """Cores that run: as told, or where the tensors are sharded, or one a unit of work."""
         if self.context.cores:
