@@ -15,7 +15,7 @@ from doctor_trees import CARD, HWMON, apply, host, machine, write
 
 from temper.doctor import Context, run, smi, telemetry
 from temper.doctor.commands import _run
-from temper.doctor.machine import DirectoryMachine, MemoryMachine, open_machine
+from temper.doctor.machine import DirectoryMachine, LiveMachine, MemoryMachine, open_machine
 from temper.errors import BadFileError, UsageError
 
 GARBAGE = ["", "\0\0\0", "N/A", "ÿþ", "-" * 5000, "0x", "99999999999999999999999", "{", "1e309"]
@@ -251,3 +251,11 @@ def test_a_capture_cannot_steer_the_terminal(tmp_path: Path) -> None:
     assert "\x1b]" not in styled
     assert "\x1b[2J" not in styled
     assert "\x07" not in styled
+
+
+def test_files_of_proc_are_read_to_their_end() -> None:
+    text = LiveMachine().text("/proc/self/maps")
+    if text is None:
+        pytest.skip("no /proc here")
+    assert len(text) > 4096
+    assert "[stack]" in text

@@ -111,7 +111,7 @@ class DirectoryMachine(Machine):
             # A pipe or device in a hostile tree would block or act on being opened.
             if not stat.S_ISREG(os.stat(found).st_mode):
                 return None
-            with open(found, "rb", buffering=0) as file:
+            with open(found, "rb") as file:  # buffered: /proc hands out a page at a time
                 return file.read(MAX_FILE_BYTES)
         except (OSError, ValueError):
             return None

@@ -157,10 +157,9 @@ def _wrapped(
 ) -> Iterator[str]:
     """``text`` after a label, its further lines indented to where it began."""
     begin = len(plain) + 1 if plain else 0
-    lines = textwrap.wrap(
-        " " * begin + printable(text), columns, subsequent_indent=" " * (begin if indent is None else indent),
-        break_on_hyphens=False,
-    ) or [""]  # fmt: skip
+    further = " " * (begin if indent is None else indent)
+    body = " " * begin + printable(text)
+    lines = textwrap.wrap(body, columns, subsequent_indent=further, break_on_hyphens=False) or [""]
     yield styled + (" " if plain else "") + lines[0][begin:]
     yield from lines[1:]
 
