@@ -65,7 +65,7 @@ def install(mode: str) -> None:
         _real["sleep"](seconds)
         virtual.slept_ns += seconds * 1e9
 
-    time.sleep = sleep
+    time.sleep = sleep  # type: ignore[assignment]
     _refresh_timeit()
 
 

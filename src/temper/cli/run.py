@@ -1,0 +1,40 @@
+"""``temper run``: a script written for the card, on the virtual chip, unchanged."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@click.option("--chip", help="Board to model: e75, e150, n150, n300, p100, p150.")
+@click.option(
+    "--clock",
+    type=click.Choice(["wall", "device", "both"]),
+    default="wall",
+    show_default=True,
+    help="What the script's time functions show: real time; modelled device and transfer time; "
+    "or modelled device time and real time for the rest.",
+)
+@click.option("-m", "as_module", is_flag=True, help="Run a module, as python -m does.")
+@click.argument("script")
+@click.argument("args", nargs=-1, type=click.UNPROCESSED)
+def command(
+    chip: str | None, clock: str, as_module: bool, script: str, args: tuple[str, ...]
+) -> None:
+    """Run a Python script or module with torch_xla, tt_torch, tracy and pybuda at hand.
+
+    Packages that are really installed are used; the others are stand-ins for the virtual chip,
+    named once on stderr. Arguments after SCRIPT are the script's own.
+
+    \b
+    Examples:
+      temper run examples/pytorch/mnist_performant.py
+      temper run --chip p150 script.py --batch 32
+      temper run --clock device benchmark.py
+      temper run -m pytest -q tests/test_model.py
+    """
+    from temper.compat.runner import run_script
+
+    run_script(script, args, chip=chip, clock=clock, as_module=as_module)

@@ -1,0 +1,95 @@
+"""Runs a script or module as ``python`` would, with the stand-ins importable."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType, TracebackType
+
+from temper import chips
+from temper.compat import clock as virtual_clock
+from temper.compat import install
+from temper.errors import TemperError, UsageError
+
+
+def run_script(
+    script: str, args: Sequence[str], *, chip: str | None, clock: str, as_module: bool
+) -> None:
+    """Never returns differently from ``python script args``: same argv, path and exit code."""
+    if chip is not None:
+        os.environ["TEMPER_CHIP"] = chips.get(chip).name
+    install.install()
+    virtual_clock.install(clock)
+    if clock != "wall":
+        shown = "modelled device and transfer time"
+        shown += "" if clock == "device" else ", and real time for the rest"
+        print(f"temper: --clock {clock}: the script's clock shows {shown}", file=sys.stderr)
+    try:
+        if as_module:
+            _module(script, args)
+        else:
+            _file(script, args)
+    except TemperError:
+        raise
+    except Exception as error:
+        # A script's own error: its traceback, without the frames that started it.
+        own = _below(error.__traceback__)
+        if sys.excepthook is sys.__excepthook__:
+            traceback.print_exception(type(error), error, own)
+        else:
+            sys.excepthook(type(error), error, own)
+        sys.exit(1)
+    finally:
+        virtual_clock.uninstall()
+
+
+def _file(script: str, args: Sequence[str]) -> None:
+    path = Path(script)
+    if path.is_dir():
+        path = path / "__main__.py"
+    try:
+        with io.open_code(str(path.absolute())) as file:
+            source = file.read()
+    except OSError as error:
+        raise UsageError(f"cannot open {script!r}: {error.strerror}") from None
+    sys.argv = [script, *args]
+    _set_first_path(str(path.absolute().parent))
+    main = ModuleType("__main__")
+    main.__file__ = str(path.absolute())
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    exec(compile(source, main.__file__, "exec"), main.__dict__)
+
+
+def _module(name: str, args: Sequence[str]) -> None:
+    _set_first_path(os.getcwd())
+    sys.argv = ["-m", *args]
+    try:
+        found = importlib.util.find_spec(name)
+    except ImportError:
+        found = None
+    if found is None:
+        raise UsageError(f"no module named {name!r}")
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
+
+
+def _set_first_path(folder: str) -> None:
+    """The first entry is where ``temper`` itself was started from; python puts the script's."""
+    if sys.path:
+        sys.path[0] = folder
+    else:
+        sys.path.append(folder)
+
+
+def _below(frames: TracebackType | None) -> TracebackType | None:
+    """The traceback from the script's first frame on."""
+    here = {__file__, runpy.__file__, "<frozen runpy>"}
+    while frames is not None and frames.tb_frame.f_code.co_filename in here:
+        frames = frames.tb_next
+    return frames

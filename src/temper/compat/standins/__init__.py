@@ -1,0 +1,1 @@
+"""Folders of stand-in packages; compat.install loads them under the names scripts import."""

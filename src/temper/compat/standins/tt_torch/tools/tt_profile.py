@@ -1,0 +1,12 @@
+"""tt_torch.tools.tt_profile: the profiler command, also with ``-m``."""
+
+from __future__ import annotations
+
+from temper.compat.missing import getattr_for
+from temper.profiler.tt_profile import main
+
+__all__ = ["main"]
+__getattr__ = getattr_for(__name__)
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""tt-torch's Profiler class over Temper's profiler."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from temper.errors import UsageError
+
+
+class Profiler:
+    """Profiles what runs between ``setup_tracy_server`` and ``close_capture_tool_process``.
+
+    Processes started in between find the port in their environment. The steps by which tt-torch
+    turns Tracy's files into the report are one here: the report is written when capture closes.
+    """
+
+    DEFAULT_OUTPUT_FILENAME = "device_ops_perf_trace.csv"
+    DEFAULT_OUTPUT_PATH = Path("results") / "perf"
+    port = 8086
+
+    def __init__(self, output_filename: str = DEFAULT_OUTPUT_FILENAME, port: int = 8086) -> None:
+        self.port = port
+        self.profile_ops_perf_report = str(self.DEFAULT_OUTPUT_PATH / output_filename)
+        self._server: Any = None
+
+    def assert_perf_build(self) -> None:
+        """Every build of Temper profiles."""
+
+    def setup_tracy_server(self) -> str:
+        """Starts capturing on a loopback port; returns it."""
+        from temper.profiler.environment import PORT_VARIABLE
+        from temper.profiler.server import CaptureServer
+
+        if self._server is not None:
+            raise UsageError("the capture server is running already")
+        self._server = CaptureServer(None if self.port == Profiler.port else self.port)
+        self.port = self._server.port
+        os.environ[PORT_VARIABLE] = str(self.port)
+        return str(self.port)
+
+    def close_capture_tool_process(self) -> None:
+        """Stops capturing and writes the report."""
+        from temper.profiler.environment import PORT_VARIABLE
+        from temper.profiler.records import Run
+        from temper.profiler.writers import write_run
+
+        if self._server is None:
+            return
+        server, self._server = self._server, None
+        os.environ.pop(PORT_VARIABLE, None)
+        server.wait_until_idle(3.0)
+        run = Run.from_logs(server.stop(), source="tt_torch.Profiler")
+        report = Path(self.profile_ops_perf_report)
+        write_run(run, report.with_suffix(""), csv=report)
+
+    def process_csvexport(self) -> None:
+        """Done when capture closes."""
+
+    def copy_files_to_tt_metal(self) -> None:
+        """Done when capture closes."""
+
+    def run_ttmetal_process_ops(self) -> None:
+        """Done when capture closes."""
+
+    def post_process_ops(self) -> None:
+        """Done when capture closes; says where the report is."""
+        print(f"Wrote report to {self.profile_ops_perf_report}")
+
+    def cleanup(self) -> None:
+        """Nothing is left over."""
