@@ -23,7 +23,7 @@ from temper.profiler.wire import program_from_json
 from temper.program import Program
 
 if TYPE_CHECKING:
-    from temper.profiler.advice import Suggestion
+    from temper.profiler.suggestion import Suggestion
     from temper.profiler.table import OpTable
 
 # Host time, as time.perf_counter_ns() of the machine that ran; device time is the cost model's.

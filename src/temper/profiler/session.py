@@ -14,8 +14,8 @@ from temper.profiler.files import check_writable
 from temper.profiler.log import ProcessLog
 
 if TYPE_CHECKING:
-    from temper.profiler.advice import Suggestion
     from temper.profiler.records import OpRecord, Run
+    from temper.profiler.suggestion import Suggestion
 
 _open: list[Session] = []
 

@@ -32,26 +32,35 @@ class Schedule:
 
 def schedule(cost: ProgramCost) -> Schedule:
     """The modelled times of one steady call."""
-    kernel = np.array([op.kernel_ns for op in cost.ops], dtype=np.float64)
-    gap = np.array([op.gap_ns for op in cost.ops], dtype=np.float64)
-    start = end = gaps = np.zeros(0)
-    busy = 0.0
-    if len(kernel):
-        gap[0] = 0.0
-        # The host enqueues op after op; the device waits for it when it is not ahead.
-        enqueue = np.arange(len(kernel)) * (cost.host_ns / len(kernel))
-        work = np.cumsum(gap + kernel)
-        end = work + np.maximum.accumulate(np.maximum(enqueue - (work - kernel), 0.0))
-        start = end - kernel
-        gaps = np.concatenate(([0.0], start[1:] - end[:-1]))
-        busy = float(end[-1])
+    starts: list[float] = []
+    ends: list[float] = []
+    gaps: list[float] = []
+    host_ops = sum(op.kernel_ns for op in cost.ops if op.bound == "host")
+    on_device = sum(op.bound != "host" for op in cost.ops)
+    # The host enqueues op after op; the device waits for it when it is not ahead.
+    enqueue = max(0.0, cost.host_ns - host_ops) / max(1, on_device)
+    host_end = device_end = 0.0
+    for op in cost.ops:
+        if op.bound == "host":
+            # It needs the device's results, and the device needs its.
+            start = max(host_end, device_end)
+            host_end = end = start + op.kernel_ns
+        else:
+            start = max(device_end + op.gap_ns, host_end) if ends else 0.0
+            host_end += enqueue
+            end = start + op.kernel_ns
+        gaps.append(start - device_end if op.bound != "host" else 0.0)
+        starts.append(start)
+        ends.append(end)
+        device_end = end
+    busy = ends[-1] if ends else 0.0
     period = max(cost.call_ns, busy)
     first = max(0.0, period - cost.transfer_out_ns - busy)
     in_start = max(0.0, first - cost.transfer_in_ns)
     return Schedule(
-        start + first,
-        end + first,
-        gaps,
+        np.array(starts) + first,
+        np.array(ends) + first,
+        np.array(gaps),
         period,
         in_start,
         in_start + cost.transfer_in_ns,

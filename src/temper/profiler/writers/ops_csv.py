@@ -16,7 +16,7 @@ import numpy as np
 
 from temper.profiler.events import Flag, Kind
 from temper.profiler.files import replacing
-from temper.profiler.records import ProcessRun, ProgramRecord, Run, dumps
+from temper.profiler.records import MODELLED, ProcessRun, ProgramRecord, Run, dumps
 from temper.profiler.timeline import timeline
 from temper.profiler.writers.columns import (
     DYNAMIC,
@@ -181,7 +181,9 @@ class _Template:
         )
         self._is_host = np.array([info.is_host for info in record.ops], dtype=bool)
         holes = {*DYNAMIC, *(TRACE if self._traced else ())}
-        metadata = record.meta.get("metadata")
+        # Says in every row whose times these are: the file may travel without its folder.
+        own = record.meta.get("metadata")
+        metadata = {"device_times": MODELLED, **(own if isinstance(own, dict) else {})}
         lines = []
         for info, cost in zip(record.ops, record.cost.ops, strict=True):
             cells = static_cells(
@@ -189,7 +191,7 @@ class _Template:
                 cost,
                 style,
                 const_eval=bool(flags & Flag.CONST_EVAL),
-                metadata=dumps(metadata) if metadata else "",
+                metadata=dumps(metadata),
             )
             empty = _DEVICE_HOLES if info.is_host else frozenset()
             marked = [

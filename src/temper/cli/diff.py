@@ -1,0 +1,112 @@
+"""``temper diff A B``: compare two profiles op by op, with a gate for CI."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from temper.cli.output import console, emit_json, json_option, table
+from temper.errors import UsageError
+
+if TYPE_CHECKING:
+    from temper.profiler.compare import Comparison
+
+
+@click.command(
+    epilog="Examples: 'temper diff runs/before runs/after', "
+    "'temper diff main.csv branch.csv --gate 5%'."
+)
+@click.argument("before", type=click.Path(path_type=Path))
+@click.argument("after", type=click.Path(path_type=Path))
+@click.option("--gate", help="Exit with 1 if the total got slower by more than this, e.g. 5%.")
+@click.option("--limit", default=15, show_default=True, help="Rows of the table.")
+@json_option
+def command(before: Path, after: Path, gate: str | None, limit: int, as_json: bool) -> None:
+    """Compare two run folders or ops CSVs: faster, slower, appeared, vanished.
+
+    Ops are matched by module path, then by order. Times are of one call where both profiles
+    know their calls.
+    """
+    from temper.profiler.compare import compare
+    from temper.profiler.opening import open_profile
+
+    allowed = _gate(gate)
+    compared = compare(open_profile(before), open_profile(after))
+    failed = allowed is not None and compared.ratio > allowed
+    if as_json:
+        emit_json({**compared.as_dict(), "gate": allowed, "failed": failed})
+    else:
+        _print(compared, limit)
+        if allowed is not None:
+            verdict = "FAILED" if failed else "passed"
+            click.echo(f"gate {verdict}: {compared.ratio:+.1%}, allowed {allowed:+.1%}")
+    sys.exit(1 if failed else 0)
+
+
+def _gate(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        number = float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise UsageError(f"--gate {text!r} is no percentage", try_="--gate 5%") from None
+    if not 0 <= number < 1e6:
+        raise UsageError(f"--gate {text!r} must be zero or more", try_="--gate 5%")
+    return number / 100
+
+
+def _print(compared: Comparison, limit: int) -> None:
+    from temper.profiler.terminal import time_text
+
+    out = console()
+    unit = "a call" if compared.per_call else "in all"
+    words = {compared.before.word, compared.after.word}
+    out.print(
+        f"total {time_text(compared.before_total_ns)} -> {time_text(compared.after_total_ns)} "
+        f"{unit} ({compared.ratio:+.1%}), {' against '.join(sorted(words))}",
+        markup=False,
+        soft_wrap=True,
+    )
+    if compared.before.chip != compared.after.chip:
+        out.print(f"note: {compared.before.chip} against {compared.after.chip}", markup=False)
+    changed = [change for change in compared.changes if change.kind != "same"]
+    shown = changed[:limit]
+    rows = [
+        (
+            change.kind, change.name, time_text(change.before_ns), time_text(change.after_ns),
+            f"{change.delta_ns / 1e3:+.1f} µs",
+            f"{change.delta_ns / change.before_ns:+.0%}" if change.before_ns else "",
+            change.where.rsplit("/", 1)[-1],
+        )
+        for change in shown
+    ]  # fmt: skip
+    columns = ("", "op", "before", "after", "change", "", "where")
+    if rows:
+        out.print(table("", columns, rows, right=("before", "after", "change")))
+        explained = compared.explained(shown)
+        out.print(
+            f"these {len(rows)} of {len(changed)} changed ops explain {explained:.0%} of the "
+            f"total's change; {len(compared.changes) - len(changed)} ops are the same",
+            markup=False,
+        )
+    else:
+        out.print(f"all {len(compared.changes)} ops are the same", markup=False)
+    _print_parts(compared)
+
+
+def _print_parts(compared: Comparison) -> None:
+    """Where else the total changed: gaps, host, link, waiting."""
+    from temper.profiler.terminal import time_text
+
+    scale_a = 1 / compared.before.calls if compared.per_call else 1
+    scale_b = 1 / compared.after.calls if compared.per_call else 1
+    parts = []
+    for name in ("device", "gap", "host_ops", "transfer", "other"):
+        one = getattr(compared.before.split, name) * scale_a
+        two = getattr(compared.after.split, name) * scale_b
+        if one or two:
+            parts.append(f"{name.replace('_', ' ')} {time_text(one)} -> {time_text(two)}")
+    click.echo("; ".join(parts))

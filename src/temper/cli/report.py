@@ -1,0 +1,63 @@
+"""``temper report``: a profile for people, in the terminal or as one HTML file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from temper.cli.output import console, emit_json, json_option
+
+
+@click.command(
+    epilog="Examples: 'temper report results/perf/device_ops_perf_trace', "
+    "'temper report ops_perf_results.csv --by module', 'temper report DIR --html report.html'."
+)
+@click.argument("profile", type=click.Path(path_type=Path))
+@click.option(
+    "--by",
+    type=click.Choice(["op", "module", "line", "bound"]),
+    help="Group by kind of op, module path, source line or bound.",
+)
+@click.option("--limit", default=10, show_default=True, help="Rows of a table.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    is_flag=False,
+    flag_value=Path("report.html"),
+    help="Write one self-contained HTML file (default report.html).",
+)
+@click.option("--no-advice", is_flag=True, help="Leave the advice out.")
+@json_option
+def command(
+    profile: Path, by: str | None, limit: int, html: Path | None, no_advice: bool, as_json: bool
+) -> None:
+    """Report a run folder, or an ops CSV recorded on a card by tt-metal (any version).
+
+    Totals, the few ops that matter and why, memory, and what to change about it.
+    """
+    from temper.profiler.advice import advise_profile
+    from temper.profiler.opening import open_profile
+    from temper.profiler.summary import group_by, summarise, top_ops
+    from temper.profiler.terminal import print_report
+
+    opened = open_profile(profile)
+    advice = [] if no_advice else advise_profile(opened)
+    if html is not None:
+        from temper.profiler.html import write_html
+
+        write_html(opened, html, advice=advice)
+        click.echo(f"{html}: open it in a browser")
+        return
+    if as_json:
+        device = opened.table.select(opened.table.is_device)
+        emit_json(
+            {
+                "summary": summarise(opened).as_dict(),
+                "ops": [vars(group) for group in top_ops(opened.table, limit)],
+                "groups": [vars(group) for group in group_by(device, by or "op")],
+                "advice": [item.as_dict() for item in advice],
+            }
+        )
+        return
+    print_report(console(), opened, advice, by=by or "", limit=limit)
