@@ -12,7 +12,7 @@ from temper.doctor.machine import CommandOutput
 
 TIME_LIMIT_S = 10.0
 _MAX_OUTPUT = 4 << 20
-# Tried in order: tt-smi before 3.0 does not know --snapshot_no_tty.
+# Tried in order: old versions of tt-smi do not know --snapshot_no_tty.
 KNOWN = {
     "tt-smi": (("tt-smi", "-s", "--snapshot_no_tty"), ("tt-smi", "-s")),
     "dmesg": (("dmesg", "--level=emerg,alert,crit,err,warn"),),

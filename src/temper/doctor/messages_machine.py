@@ -105,7 +105,7 @@ MESSAGES = (
         (
             "temper doctor names the process that holds it",
             "wait for it, or end it by its number if it is yours",
-            "several cards: choose one with TT_METAL_VISIBLE_DEVICES",
+            "several cards: choose another with TT_VISIBLE_DEVICES",
         ),
         "tt-umd",
     ),

@@ -85,7 +85,7 @@ MESSAGES = (
         r"No matching distribution found for (?:ttnn|pjrt-plugin-tt|tt-smi)|"
         r"satisfies the requirement (?:ttnn|pjrt-plugin-tt)|not a supported wheel on this platform",
         "No wheel for this Python",
-        "ttnn 0.81.1 is published for Python 3.10 and 3.12 on Linux x86-64 only",
+        "ttnn 0.81.1 is published for Python 3.10 and 3.12 on Linux",
         (
             "python3.12 -m venv env, and install there",
             "use the vendor's container image",
