@@ -28,11 +28,14 @@ def fall_back(b: Builder, node: fx.Node) -> Value | tuple[Value, ...]:
     def encode(argument: Any) -> Any:
         if isinstance(argument, fx.Node):
             inputs.append(b.plain(b[argument]))
-            return {"input": len(inputs) - 1}
+            dtype = inputs[-1].dtype
+            # Floating-point values are float32 on the host; only other dtypes must be named.
+            named = {} if dtype.is_floating_point else {"dtype": _name(dtype)}
+            return {"input": len(inputs) - 1, **named}
         if isinstance(argument, (list, tuple)):
             return [encode(a) for a in argument]
         if isinstance(argument, torch.dtype):
-            return {"dtype": str(argument).removeprefix("torch.")}
+            return {"dtype": _name(argument)}
         if isinstance(argument, (torch.device, torch.layout, torch.memory_format)):
             return None
         return argument
@@ -41,18 +44,14 @@ def fall_back(b: Builder, node: fx.Node) -> Value | tuple[Value, ...]:
     kwargs = {k: encode(v) for k, v in node.kwargs.items() if k not in _DROPPED}
     val = node.meta["val"]
     many = isinstance(val, (tuple, list))
-    results = [v for v in (val if many else [val])]
+    results = list(val) if many else [val]
     const = bool(inputs) and all(v.const for v in inputs) and bool(b.options["enable_const_eval"])
     outs = [
         b.declare(node.name, r.shape, r.dtype, const=const, fmt=DEVICE_FORMATS.get(r.dtype),
                   layout="row_major", host=True)
         for r in results
     ]  # fmt: skip
-    attrs = {
-        "target": str(node.target), "args": args, "kwargs": kwargs,
-        "in_dtypes": [str(v.dtype).removeprefix("torch.") for v in inputs],
-        "out_dtypes": [str(r.dtype).removeprefix("torch.") for r in results],
-    }  # fmt: skip
+    attrs = {"target": str(node.target), "args": args, "kwargs": kwargs}
     op = Op("Host", tuple(v.name for v in inputs), tuple(o.name for o in outs), attrs, b.source)
     (b.const_ops if const else b.ops).append(op)
     moved = tuple(_upload(b, o) for o in outs)
@@ -62,3 +61,7 @@ def fall_back(b: Builder, node: fx.Node) -> Value | tuple[Value, ...]:
 def _upload(b: Builder, value: Value) -> Value:
     """A host result that the chip reads is tilized on its way in."""
     return b.in_layout(value, "tile")
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -33,7 +33,7 @@ def _conv(b: Builder, node: fx.Node, x: Value, weight: Value, bias: Value | None
     n, c, h, w = flat.image
     kernel = list(weight.shape[-2:])
     out_channels = out_image[1]
-    prepared_shape = (1, 1, kernel[0] * kernel[1] * c, out_channels)
+    prepared_shape = (1, 1, kernel[0] * kernel[1] * weight.shape[1], weight.shape[0])
     weight = b.on_device(weight)
     once = bool(b.options["enable_conv_weight_preparation"])
     prepared = _prepare(b, weight, prepared_shape, groups, once)
@@ -68,10 +68,24 @@ def _conv_arguments(node: fx.Node) -> dict[str, Any]:
     return {**defaults, **dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
+def _padding_before(b: Builder, source: fx.Node) -> tuple[fx.Node, list[tuple[int, int]]]:
+    """A zero pad of H and W before a convolution is the convolution's own padding."""
+    none = [(0, 0), (0, 0)]
+    if not b.lazy_layout or source.target is not aten.constant_pad_nd.default:
+        return source, none
+    pads = [int(p) for p in source.args[1]]  # type: ignore[union-attr]
+    value = source.args[2] if len(source.args) > 2 else 0.0
+    if value or len(pads) > 4 or any(p < 0 for p in pads):
+        return source, none
+    pads += [0] * (4 - len(pads))
+    return source.args[0], [(pads[2], pads[3]), (pads[0], pads[1])]  # type: ignore[return-value]
+
+
 @lowers(aten.conv2d.default, aten.conv2d.padding, aten.conv1d.default, aten.conv1d.padding)
 def lower_conv(b: Builder, node: fx.Node) -> Value | None:
     given = _conv_arguments(node)
-    x, weight = b[given["input"]], b[given["weight"]]
+    source, before = _padding_before(b, given["input"])
+    x, weight = b[source], b[given["weight"]]
     bias = b[given["bias"]] if given.get("bias") is not None else None
     shape, dtype = result(node)
     if len(shape) not in (3, 4) or (len(shape) == 3 and len(weight.shape) == 4):
@@ -98,11 +112,14 @@ def lower_conv(b: Builder, node: fx.Node) -> Value | None:
         weight = b.emit("Reshape", [weight], (*weight.shape[:2], 1, weight.shape[2]),
                         weight.dtype, name=weight.name)
         step, spread, sides = [1, *step], [1, *spread], [(0, 0), *sides]
+        before = [(0, 0), before[-1]]
         image = (shape[0], shape[1], 1, shape[2])
     else:
         image = shape  # type: ignore[assignment]
+    padded = [s + p for side, pad in zip(sides, before, strict=True)
+              for s, p in zip(side, pad, strict=True)]
     out = _conv(b, node, x, weight, bias, stride=step, dilation=spread,
-                padding=[*sides[0], *sides[1]], groups=int(given["groups"]),
+                padding=padded, groups=int(given["groups"]),
                 out_image=image)  # type: ignore[arg-type]
     if flat_1d:
         return b.emit("Reshape", [b.plain(out)], shape, dtype, name=node.name)
