@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -134,8 +135,7 @@ def sram_lines(steps: tuple[Step, ...], capacity: int, columns: int = _COLUMNS) 
     width = min(columns, len(steps))
     starts = [i * len(steps) // width for i in range(width + 1)]
     highest = [
-        max(steps[start:end], key=lambda step: step.sram_bytes)
-        for start, end in zip(starts, starts[1:], strict=False)
+        max(steps[start:end], key=lambda step: step.sram_bytes) for start, end in pairwise(starts)
     ]
     repeat = max(1, columns // width // 2)
     peak = max(step.sram_bytes for step in steps)

@@ -75,7 +75,9 @@ class ConvConfig:
     """One window on the cores. Rows are flat N*H*W positions, blocks are in tiles."""
 
     sharding: Sharding
-    grid: tuple[int, int]
+    in_grid: tuple[int, int]
+    halo_grid: tuple[int, int]
+    out_grid: tuple[int, int]
     cores: int
     in_shard: tuple[int, int]
     halo_shard: tuple[int, int]
@@ -88,15 +90,15 @@ class ConvConfig:
 
     @property
     def in_memory(self) -> Memory:
-        return Memory("sram", self.sharding, self.grid, self.in_shard)
+        return Memory("sram", self.sharding, self.in_grid, self.in_shard)
 
     @property
     def halo_memory(self) -> Memory:
-        return Memory("sram", self.sharding, self.grid, self.halo_shard)
+        return Memory("sram", self.sharding, self.halo_grid, self.halo_shard)
 
     @property
     def out_memory(self) -> Memory:
-        return Memory("sram", self.sharding, self.grid, self.out_shard)
+        return Memory("sram", self.sharding, self.out_grid, self.out_shard)
 
 
 def window_of(op: Op) -> Window:
@@ -245,9 +247,14 @@ def _config(
             block_h, block_w, weight_w, ceil_div(out_rows, TILE), x_format, out_format,
             weight_format, bias, fp32_acc,
         )  # fmt: skip
+    # Only cores that hold a shard count, so that equal shards are equal wherever they come from.
+    rows_in, rows_out = ceil_div(w.in_rows, in_rows), ceil_div(w.out_rows, out_rows)
     return ConvConfig(
-        sharding, _grid_of(sharding, grid, rows_c, max(cores_in, cores_out), used), used,
-        (in_rows, in_c), (halo_rows, in_c), (out_rows, out_c), block_h, block_w, weight_w,
+        sharding,
+        _grid_of(sharding, grid, rows_in, cores_in),
+        _grid_of(sharding, grid, rows_out, cores_in),
+        _grid_of(sharding, grid, rows_out, cores_out),
+        used, (in_rows, in_c), (halo_rows, in_c), (out_rows, out_c), block_h, block_w, weight_w,
         circular, w.is_matmul,
     )  # fmt: skip
 
@@ -323,12 +330,11 @@ def even_split(count: int, most: int) -> int:
     return cores
 
 
-def _grid_of(
-    sharding: Sharding, grid: tuple[int, int], rows: int, columns: int, used: int
-) -> tuple[int, int]:
+def _grid_of(sharding: Sharding, grid: tuple[int, int], rows: int, columns: int) -> tuple[int, int]:
     """The smallest rectangle of cores from the corner that holds the shards."""
     if sharding == "block":
         return columns, rows
+    used = rows if sharding == "height" else columns
     return (used, 1) if used <= grid[0] else (grid[0], ceil_div(used, grid[0]))
 
 
