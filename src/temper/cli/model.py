@@ -1,0 +1,46 @@
+"""What commands that take a model share: the argument, the options, the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from temper.errors import UsageError
+
+if TYPE_CHECKING:
+    from temper.frontend.loader import Loaded
+
+
+def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """--chip, --level, -O name=value and --batch; the options arrive as one mapping."""
+
+    @click.option("--chip", help="e75, e150, n150, n300, p100 or p150.")
+    @click.option("--level", type=int, help="Optimization level 0, 1 or 2 (default 2 here).")
+    @click.option("-O", "--option", "pairs", multiple=True, metavar="NAME=VALUE",
+                  help="Any compile option; 'temper options' lists them.")
+    @click.option("--batch", type=click.IntRange(min=1), help="Batch handed to the callable.")
+    def wrapped(chip: str | None, level: int | None, pairs: tuple[str, ...], **rest: Any) -> Any:
+        options: dict[str, Any] = {"optimization_level": 2 if level is None else level}
+        if chip is not None:
+            options["chip"] = chip
+        for pair in pairs:
+            name, equals, value = pair.partition("=")
+            if not equals:
+                raise UsageError(f"-O {pair} has no value", try_=[f"-O {name}=true"])
+            options[name] = value
+        return function(options=options, **rest)
+
+    wrapped.__name__ = function.__name__
+    wrapped.__doc__ = function.__doc__
+    for parameter in getattr(function, "__click_params__", []):
+        wrapped.__click_params__.append(parameter)  # type: ignore[attr-defined]
+    return wrapped
+
+
+def load_model(argument: str, batch: int | None = None) -> Loaded:
+    """The model argument of a command, loaded; torch is imported here and not before."""
+    from temper.frontend.loader import load  # noqa: PLC0415
+
+    return load(argument, batch)

@@ -1,0 +1,70 @@
+"""The command's frame: help, version, JSON, mistakes, exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from temper.cli import COMMANDS
+
+
+def temper(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "temper", *args], capture_output=True, text=True,
+                          env={**os.environ, **env}, check=False)
+
+
+def test_help_lists_every_command_and_examples() -> None:
+    done = temper("--help")
+    assert done.returncode == 0
+    assert all(name in done.stdout for name in COMMANDS)
+    assert "Examples" in done.stdout
+
+
+def test_version_is_printed() -> None:
+    assert temper("--version").stdout.startswith("temper, version ")
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help_with_an_example(name: str) -> None:
+    done = temper(name, "--help")
+    assert done.returncode == 0, done.stderr
+    assert "temper " in done.stdout.split("Options:")[-1] or "xample" in done.stdout
+
+
+def test_a_mistyped_command_is_a_usage_error_with_a_suggestion() -> None:
+    done = temper("optoins")
+    assert done.returncode == 2
+    assert "options" in done.stderr
+
+
+def test_a_users_mistake_shows_no_traceback_unless_asked() -> None:
+    done = temper("chip", "n151")
+    assert done.returncode == 2
+    assert done.stderr.startswith("temper: unknown chip 'n151'")
+    assert "Traceback" not in done.stderr
+    assert "Traceback" in temper("--debug", "chip", "n151").stderr
+
+
+def test_options_print_as_json() -> None:
+    rows = json.loads(temper("options", "--json").stdout)
+    level = next(r for r in rows if r["name"] == "optimization_level")
+    assert (level["type"], level["default"], level["origin"]) == ("int", 0, "tt-xla")
+
+
+def test_a_chip_prints_as_json_with_sources() -> None:
+    chip = json.loads(temper("chip", "n150", "--json").stdout)
+    assert chip["dram_banks"] == 12
+    assert chip["evidence"]["dram_banks"]["source"]
+
+
+def test_output_is_plain_when_it_is_no_terminal() -> None:
+    assert "\x1b[" not in temper("chip").stdout
+
+
+def test_shell_completion_is_offered() -> None:
+    done = temper(_TEMPER_COMPLETE="bash_source")
+    assert "_TEMPER_COMPLETE" in done.stdout or "complete" in done.stdout

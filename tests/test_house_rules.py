@@ -1,0 +1,111 @@
+"""The structure of the package, held by tests: import direction, light modules, tidy tree."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "temper"
+
+# Left may import right, never the other way round; packages in one cell may import each other.
+ORDER = [
+    {"cli"},
+    {"tuning", "doctor", "etl", "compat"},
+    {"profiler", "runtime"},
+    {"frontend", "passes"},
+    {"program", "cost"},
+    {"chips", "formats", "options"},
+    {"kernels"},
+    {"errors", "_version"},
+]
+RANK = {name: index for index, cell in enumerate(ORDER) for name in cell}
+# Where a lazy import goes against the order on purpose: (file's package, imported package).
+ALLOWED_LAZY: set[tuple[str, str]] = set()
+LIGHT = ["options", "chips", "cost", "profiler", "doctor", "program", "cli", "errors", "formats"]
+
+
+def python_files() -> list[Path]:
+    return sorted(SOURCE.rglob("*.py"))
+
+
+def package_of(path: Path) -> str:
+    parts = path.relative_to(SOURCE).parts
+    return parts[0] if len(parts) > 1 else parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return {n.split(".")[1] for n in found if n.startswith("temper.")} & set(RANK)
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_file_imports_only_to_the_right_of_its_package(path: Path) -> None:
+    own = package_of(path)
+    if own not in RANK:
+        return  # __init__ and __main__ of the package itself
+    wrong = {other for other in imports_of(path) if RANK[other] < RANK[own]}
+    wrong -= {other for mine, other in ALLOWED_LAZY if mine == own}
+    assert not wrong, f"{own} must not import {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("name", LIGHT)
+def test_a_light_module_imports_no_torch(name: str) -> None:
+    code = f"import temper.{name}, sys; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
+
+
+def test_the_command_starts_with_few_imports() -> None:
+    """A budget in modules, not in seconds: help must not pull in numpy, rich or torch."""
+    code = (
+        "import sys; sys.argv=['temper','--help']\n"
+        "from temper.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "heavy = {'torch','numpy','rich','pyarrow','scipy','optuna','matplotlib'}\n"
+        "print('LOADED', len(sys.modules), sorted(heavy & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    last = done.stdout.strip().splitlines()[-1]
+    count = int(last.split()[1])
+    assert last.endswith("[]"), last
+    assert count < 400
+
+
+@pytest.mark.parametrize("path", python_files(), ids=lambda p: str(p.relative_to(SOURCE)))
+def test_a_file_says_its_one_job_and_stays_short(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert ast.get_docstring(ast.parse(text)), "the first line says what the file is for"
+    assert text.count("\n") <= 400, "look for the second job in it"
+
+
+def test_the_map_in_the_docs_names_every_package() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    packages = {p.name for p in SOURCE.iterdir() if p.is_dir() and not p.name.startswith("_")}
+    missing = {name for name in packages if f"{name}/" not in text}
+    assert not missing
+
+
+def test_no_machine_path_or_registry_is_committed() -> None:
+    done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
+    if done.returncode:
+        pytest.skip("not a git checkout")
+    pattern = re.compile(rb"/(work|farm)/|/root/|file:///|pythonhosted|pypi\.org|npmjs")
+    offenders = []
+    for name in filter(None, done.stdout.decode().split("\0")):
+        path = ROOT / name
+        if path.is_file() and path != Path(__file__) and pattern.search(path.read_bytes()):
+            offenders.append(name)
+    assert not offenders
