@@ -8,7 +8,7 @@ from temper.chips import FIDELITY_PHASES
 from temper.cost.data_movement import moved, route, share_ns
 from temper.cost.layout import TILIZE_CYCLES
 from temper.cost.records import Physics
-from temper.cost.work import CORE_GBPS, SHORT, Work, dram_bytes
+from temper.cost.work import CORE_GBPS, ISSUE_SRAM_NS, SHORT, Work, dram_bytes
 from temper.program.tensor import TILE, TILE_BYTES, ceil_div
 
 
@@ -27,12 +27,16 @@ def conv2d(work: Work) -> Physics:
     kt = ceil_div(window * max(1, channels // groups if groups == channels else channels), TILE)
     cores = work.cores(float(mt))
     sharding = y.memory.sharding if y.memory.sharded else "interleaved"
+    mine_n = nt  # output-channel tiles whose weights one core receives
     if sharding == "block":
         across = max(1, int(math.isqrt(cores)))
         mine = math.ceil(mt / max(1, cores // across)) * math.ceil(nt / across)
         gathered = math.ceil(mt / max(1, cores // across)) * kt
+        channels = ceil_div(channels, across)
+        mine_n = ceil_div(nt, across)
     elif sharding == "width":
-        mine = mt * math.ceil(nt / cores)
+        mine_n = ceil_div(nt, cores)
+        mine = mt * mine_n
         gathered = mt * kt
     else:
         mine = math.ceil(mt / cores) * nt
@@ -41,6 +45,12 @@ def conv2d(work: Work) -> Physics:
     flop = 2.0 * 16 * 4096 / work.chip.flop_per_cycle_lofi / 2
     macs = mine * kt
     weight_bytes = kt * nt * TILE_BYTES[weight.format]
+    # The reader copies one kernel row of each output position at a time, from its own SRAM.
+    piece_ns = max(
+        ISSUE_SRAM_NS[work.chip.arch],
+        int(kernel[1]) * channels * x.element_bytes / CORE_GBPS[work.chip.arch],
+    )
+    positions = gathered / max(1, kt) * TILE
     split = max(1, mine // max(1, 8 * nt))
     return Physics(
         "conv2d",
@@ -50,10 +60,10 @@ def conv2d(work: Work) -> Physics:
         {
             "compute": work.cycles_ns(macs * flop * phases),
             "unpack": work.cycles_ns(macs * (TILE_BYTES[weight.format] / 64 + 16)),
-            "noc": gathered * 2048.0 / CORE_GBPS[work.chip.arch],
+            "noc": positions * int(kernel[0]) * piece_ns,
             "tilize": work.cycles_ns(gathered * TILIZE_CYCLES),
             "dram": work.dram_ns(float(weight_bytes)) + work.dram_ns(dram_bytes(x) + dram_bytes(y)),
-            "noc_weights": weight_bytes / CORE_GBPS[work.chip.arch] * min(split, 2),
+            "noc_weights": kt * mine_n * TILE_BYTES[weight.format] / CORE_GBPS[work.chip.arch] * min(split, 2),
         },
         size=2.0 * mt * nt * kt * 32768,
     )

@@ -62,7 +62,7 @@ def smaller(work: Work) -> TensorSpec:
 
 
 def slice_(work: Work) -> Physics:
-    return moved(work, "slice", work.y)
+    return moved(work, "slice", smaller(work))
 
 
 def to_interleaved(work: Work) -> Physics:
@@ -78,7 +78,11 @@ def reshard(work: Work) -> Physics:
 
 
 def move(work: Work) -> Physics:
-    return moved(work, "move", work.y)
+    base = moved(work, "move", work.y)
+    if kind_of_memory(work.y) != "sharded":
+        return base
+    overlap = {"noc": base.overlap["noc"], "dram": 0.0, "noc_pages": 0.0, "noc_rows": 0.0}
+    return Physics("move", ("sharded",), base.cores, base.serial, overlap, base.size)
 
 
 def concat(work: Work) -> Physics:

@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from temper.cost.data_movement import route, rows_of, share_ns, variant
 from temper.cost.records import Physics
-from temper.cost.work import SHORT, Work, letter
+from temper.cost.work import SHORT, Work, kind_of_memory, letter
 from temper.program.tensor import TILE, TensorSpec, ceil_div
 
-# A DRAM bank takes one request about every 16 cycles (Blackhole; 7 on Wormhole).
-BANK_CYCLES = {"grayskull": 7.0, "wormhole_b0": 6.8, "blackhole": 16.4}
+# One DRAM bank that serves short pieces of its rows.
+BANK_GBPS = {"grayskull": 10.0, "wormhole_b0": 20.0, "blackhole": 25.0}
 # Unpack, tilize or untilize, and pack of one bfloat16 tile (public kernel measurements).
 TILIZE_CYCLES = 80.0
 
@@ -31,7 +31,11 @@ def _relayout(work: Work, family: str, tiled: TensorSpec, rowed: TensorSpec) -> 
     sharing = max(1.0, min(cores / tall, float(wide)))
     pieces = rows * sharing / cores
     piece_bytes = rowed.page_bytes / sharing
-    spread = work.cycles_ns(rows * sharing * BANK_CYCLES[work.chip.arch]) if sharing > 1 else 0.0
+    # Those cores walk down the rows together, so one bank serves them all at a time.
+    spread = rowed.size_bytes / BANK_GBPS[work.chip.arch] if cores > tall else 0.0
+    local = kind_of_memory(work.x) == kind_of_memory(work.y) == "sharded"
+    if local:
+        pieces = spread = 0.0
     wideness = tiled.element_bytes / 2 + rowed.element_bytes / 2
     both = (work.x.memory.buffer == "dram") + (work.y.memory.buffer == "dram")
     return Physics(
@@ -42,7 +46,7 @@ def _relayout(work: Work, family: str, tiled: TensorSpec, rowed: TensorSpec) -> 
         {
             "dram": work.dram_ns((work.x.size_bytes + work.y.size_bytes) / 2 * both),
             "noc": math.ceil(pieces) * work.page_ns(rowed, piece_bytes),
-            "noc_tiles": share_ns(work, tiled, cores),
+            "noc_tiles": 0.0 if local else share_ns(work, tiled, cores),
             "noc_bank": spread,
             "compute": work.cycles_ns(tiles * TILIZE_CYCLES * max(1.0, wideness / 2)),
         },
@@ -73,6 +77,13 @@ def touched(x: tuple[int, ...], y: tuple[int, ...]) -> int:
     return len(seen)
 
 
+def _direction(x: TensorSpec, y: TensorSpec) -> str:
+    """Whether rows are spread over more padded tiles, gathered into fewer, or neither."""
+    if y.size_bytes > x.size_bytes * 1.5:
+        return "spread"
+    return "gather" if x.size_bytes > y.size_bytes * 1.5 else "same"
+
+
 def reshape(work: Work) -> Physics:
     x, y = work.x, work.y
     tiled = y.layout == "tile"
@@ -85,7 +96,7 @@ def reshape(work: Work) -> Physics:
     in_share = math.ceil((x.tiles if x.layout == "tile" else x.pages) / cores)
     return Physics(
         "reshape",
-        (letter(x) + letter(y), route(work), SHORT[y.format]),
+        (f"{letter(x)}{letter(y)}:{_direction(x, y)}", route(work), SHORT[y.format]),
         cores,
         {**work.launch(), "cores": 10.0 * cores},
         {

@@ -119,8 +119,11 @@ def convert_row(row: Mapping[str, Any], number: int = 0) -> Row:
     chip = _chip(arch, _text(row, "board"))
     cores = int(_number(row, "cores") or 0)
     available = int(_number(row, "avail_cores") or 0)
-    inputs = tuple(s for p in ("in0", "in1", "in2") if (s := _spec(row, p, cores)) is not None)
-    out = _spec(row, "out0", cores)
+    spread_over = cores or available or chip.compute_cores
+    inputs = tuple(
+        s for p in ("in0", "in1", "in2") if (s := _spec(row, p, spread_over)) is not None
+    )
+    out = _spec(row, "out0", spread_over)
     if out is None:
         if not inputs:
             raise ValueError("no tensor shape")
