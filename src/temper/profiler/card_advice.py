@@ -107,9 +107,7 @@ def _few_cores(table: OpTable, total: float) -> list[Suggestion]:
     if not few.any():
         return []
     gain = _sum((kernel * (1 - cores / offered))[few])
-    names = [
-        re.sub("DeviceOperation$", "", table.text("code")[int(i)]) for i in np.flatnonzero(few)
-    ]
-    why = f"{int(few.sum())} compute-bound ops use less than half of the grid, first {names[0]}"
+    first = table.text("code")[int(np.flatnonzero(few)[0])].removesuffix("DeviceOperation")
+    why = f"{int(few.sum())} compute-bound ops use less than half of the grid, first {first}"
     paste = "# a program config with compute_with_storage_grid_size of the whole grid"
     return [_made("the whole grid (at most)", why, paste, total, gain)]
