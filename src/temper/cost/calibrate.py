@@ -6,14 +6,14 @@ import datetime
 import json
 import os
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from temper.cost import fit
+from temper.cost import fit, sfpu
 from temper.cost.constants import FORMAT, SEPARATOR
 from temper.cost.families import POWER, physics
 from temper.cost.records import Physics
@@ -41,28 +41,51 @@ class FittedFamily:
     trees: Trees
     rows: Sequence[Row]
     variants: Sequence[tuple[str, ...]]
+    terms: Sequence[Physics]
     held_out: fit.Array
     in_fit: fit.Array
 
 
-def fit_family(name: str, rows: Sequence[Row], *, cross_validate: bool = True) -> FittedFamily:
-    terms = [physics(Work(r.op, r.inputs, r.outputs, r.chip, r.context)) for r in rows]
-    return fit_terms(name, rows, terms, cross_validate=cross_validate)
+def physics_of(rows: Sequence[Row]) -> list[Physics]:
+    return [physics(Work(r.op, r.inputs, r.outputs, r.chip, r.context)) for r in rows]
 
 
-def fit_terms(
-    name: str, rows: Sequence[Row], terms: Sequence[Physics], *, cross_validate: bool
+# Families whose physics use the vector unit's measured cycles.
+_ELEMENTWISE = {"unary": 1, "binary": 2, "ternary": 3}
+
+
+def measured_cycles(rows: Iterable[Row]) -> dict[str, float]:
+    """Vector-unit cycles from kernels of a single bfloat16 tile (see ``sfpu.measure``)."""
+    found = []
+    for row in rows:
+        operands = _ELEMENTWISE.get(row.family)
+        out = row.outputs[0]
+        attrs = row.op.attrs
+        fused = attrs.get("lhs") or attrs.get("rhs") or attrs.get("post") or attrs.get("older")
+        plain = out.tiles == 1 and out.format == "bfloat16" and out.layout == "tile"
+        if operands is None or fused or not plain or row.context.cores != 1:
+            continue
+        if any(spec.memory.buffer != "dram" for spec in row.inputs):
+            continue
+        function = attrs["functions"][0][0] if operands == 1 else attrs["function"]
+        found.append((row.chip.arch, operands, str(function), row.kernel_ns, row.chip.clock_ghz))
+    return sfpu.measure(found)
+
+
+def fit_family(
+    name: str, rows: Sequence[Row], everything: Sequence[Row], *, cross_validate: bool = True
 ) -> FittedFamily:
+    """Fit one family; then again without each source in turn, to see what unseen ones get."""
+    terms = physics_of(rows)
     power = POWER.get(name, POWER["other"])
     serial = tuple(sorted({n for p in terms for n in p.serial}))
     overlap = tuple(sorted({n for p in terms for n in p.overlap}))
-    table = fit.table(
-        terms, serial, overlap, [r.kernel_ns for r in rows], [r.weight for r in rows]
-    )
+    kernel_ns = [r.kernel_ns for r in rows]
+    weight = [r.weight for r in rows]
     arch = np.array([r.chip.arch for r in rows])
     source = np.array([r.source for r in rows])
 
-    def trees(chosen: fit.Array) -> Trees:
+    def trees(table: fit.Table, chosen: fit.Array) -> Trees:
         made: Trees = {}
         base: fit.Tree | None = None
         for name_ in fit.ARCHES:
@@ -71,7 +94,7 @@ def fit_terms(
             made[name_] = base
         return made
 
-    def predict(made: Trees, index: fit.Array) -> fit.Array:
+    def predict(made: Trees, table: fit.Table, index: fit.Array) -> fit.Array:
         out = np.zeros(len(index))
         for name_ in fit.ARCHES:
             part = np.flatnonzero(arch[index] == name_)
@@ -79,29 +102,39 @@ def fit_terms(
                 out[part] = fit.predict(made[name_], table.pick(index[part]), power)
         return out
 
-    everything = np.arange(len(rows))
-    whole = trees(np.ones(len(rows), dtype=bool))
-    in_fit = table.log_ns - predict(whole, everything)
+    table = fit.table(terms, serial, overlap, kernel_ns, weight)
+    whole = trees(table, np.ones(len(rows), dtype=bool))
+    in_fit = table.log_ns - predict(whole, table, np.arange(len(rows)))
     held_out = in_fit.copy()
     if cross_validate:
         for left_out in np.unique(source):
             index = np.flatnonzero(source == left_out)
-            held_out[index] = table.log_ns[index] - predict(trees(source != left_out), index)
+            part = table
+            if name in _ELEMENTWISE:
+                # The cycles must not come from the source that is left out either.
+                with sfpu.measured(measured_cycles(r for r in everything if r.source != left_out)):
+                    part = fit.table(physics_of(rows), serial, overlap, kernel_ns, weight)
+            held_out[index] = table.log_ns[index] - predict(
+                trees(part, source != left_out), part, index
+            )
     return FittedFamily(
-        name, power, serial, overlap, whole, rows, table.variants, held_out, in_fit
+        name, power, serial, overlap, whole, rows, table.variants, terms, held_out, in_fit
     )
 
 
 def run(
     rows: Sequence[Row], *, say: Callable[[str], None] = lambda text: None
 ) -> list[FittedFamily]:
-    """Fit every family that has rows; the generic fallback is fitted to all of them."""
+    """Fit every family that has rows."""
+    if not rows:
+        raise TemperError("no usable rows to fit", try_="see the rows listed above")
+    sfpu.use_measured(measured_cycles(rows))
     by_family: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         by_family[row.family].append(row)
     fitted = []
     for name in sorted(by_family, key=lambda n: -len(by_family[n])):
-        made = fit_family(name, by_family[name])
+        made = fit_family(name, by_family[name], rows)
         error = np.median(np.abs(np.expm1(-made.held_out))) * 100
         say(f"{name}: {len(made.rows)} rows, held-out median error {error:.1f}%")
         fitted.append(made)
@@ -138,8 +171,50 @@ def document(fitted: Sequence[FittedFamily], rejected: int) -> dict[str, Any]:
         "held_out": _errors(everything),
         "in_fit": _errors(np.concatenate([f.in_fit for f in fitted])),
         "noise": noise([r for f in fitted for r in f.rows]),
+        "evidence": {f.name: _evidence(f, families[f.name]) for f in fitted},
+        "sfpu_cycles": measured_cycles(r for f in fitted for r in f.rows),
         "families": families,
     }
+
+
+def _evidence(family: FittedFamily, entry: Any) -> dict[str, Any]:
+    """Per arch: rows, held-out errors, rank correlation, share inside the band, noise."""
+    found = {}
+    for arch in family.trees:
+        index = [i for i, r in enumerate(family.rows) if r.chip.arch == arch]
+        if not index:
+            continue
+        residual = family.held_out[index]
+        measured = np.log([family.rows[i].kernel_ns for i in index])
+        nodes = entry["arches"][arch]["nodes"]
+        inside = []
+        for i in index:
+            path, _ = fit.lookup(family.trees[arch], family.variants[i])
+            low, high = nodes[SEPARATOR.join(path)]["band"]
+            inside.append(low <= np.exp(family.held_out[i]) <= high)
+        found[arch] = {
+            **_errors(residual),
+            "spearman": spearman(measured, measured - residual),
+            "in_band": round(float(np.mean(inside)), 3),
+            "noise": noise([family.rows[i] for i in index]).get("median"),
+        }
+    return found
+
+
+def spearman(a: Any, b: Any) -> float | None:
+    """Rank correlation, ties sharing their rank; none for fewer than three points."""
+    if len(a) < 3:
+        return None
+    x, y = _ranks(np.asarray(a)), _ranks(np.asarray(b))
+    x, y = x - x.mean(), y - y.mean()
+    scale = float(np.sqrt((x**2).sum() * (y**2).sum()))
+    return round(float((x * y).sum()) / scale, 4) if scale else None
+
+
+def _ranks(values: Any) -> Any:
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    return ((last - counts + 1 + last) / 2)[inverse]
 
 
 def _nodes(

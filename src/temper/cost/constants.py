@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from temper.cost import sfpu
 from temper.errors import BadFileError
 
 DATA = Path(__file__).parent / "data" / "constants.json"
@@ -99,4 +100,6 @@ def parse(raw: Mapping[str, Any]) -> Constants:
 @lru_cache(maxsize=1)
 def constants() -> Constants:
     """The constants in force."""
-    return load_file(Path(os.environ.get("TEMPER_COST_DATA") or DATA))
+    loaded = load_file(Path(os.environ.get("TEMPER_COST_DATA") or DATA))
+    sfpu.use_measured(loaded.meta.get("sfpu_cycles", {}))
+    return loaded

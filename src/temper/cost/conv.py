@@ -63,7 +63,11 @@ def conv2d(work: Work) -> Physics:
             "noc": positions * int(kernel[0]) * piece_ns,
             "tilize": work.cycles_ns(gathered * TILIZE_CYCLES),
             "dram": work.dram_ns(float(weight_bytes)) + work.dram_ns(dram_bytes(x) + dram_bytes(y)),
-            "noc_weights": kt * mine_n * TILE_BYTES[weight.format] / CORE_GBPS[work.chip.arch] * min(split, 2),
+            "noc_weights": kt
+            * mine_n
+            * TILE_BYTES[weight.format]
+            / CORE_GBPS[work.chip.arch]
+            * min(split, 2),
         },
         size=2.0 * mt * nt * kt * 32768,
     )

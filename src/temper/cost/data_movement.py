@@ -47,7 +47,9 @@ def moved(work: Work, family: str, amount: TensorSpec, *, units: float | None = 
         {**work.launch(), "cores": 10.0 * cores},
         {
             "dram": work.dram_ns(size * both),
-            "noc": share_ns(work, x, cores, scale * min(1.0, amount.page_bytes / max(x.page_bytes, 1)))
+            "noc": share_ns(
+                work, x, cores, scale * min(1.0, amount.page_bytes / max(x.page_bytes, 1))
+            )
             + share_ns(work, y, cores, scale * min(1.0, amount.page_bytes / max(y.page_bytes, 1))),
             "noc_pages": math.ceil(scale / cores) * work.page_ns(amount, amount.page_bytes),
             "noc_rows": pieces if amount.layout == "row_major" else 0.0,

@@ -30,7 +30,9 @@ class HostConstants:
 # Traced and untraced pairs of the public GEMM tables (2025-11, 2026-04), program dispatch, buffer
 # and kernel-compile goldens of tt-metal, host durations of public profiler files (2026).
 _HOST = {
-    "wormhole_b0": HostConstants(50_000, 8_700, 2_000, 113_000, 169e6, 30_000, 61.0, 47.0, 1 / 17.8),
+    "wormhole_b0": HostConstants(
+        50_000, 8_700, 2_000, 113_000, 169e6, 30_000, 61.0, 47.0, 1 / 17.8
+    ),
     "blackhole": HostConstants(18_000, 1_900, 1_700, 55_000, 149e6, 20_000, 24.3, 29.0, 0.0),
     # No public figures for Grayskull: Wormhole's (uncertain).
     "grayskull": HostConstants(50_000, 8_700, 2_000, 113_000, 169e6, 30_000, 61.0, 47.0, 1 / 17.8),
@@ -53,7 +55,9 @@ def transfer_ns(chip: Chip, spec: TensorSpec, *, to_device: bool) -> float:
     return transfer_bytes_ns(chip, spec.size_bytes, spec.page_bytes, to_device=to_device)
 
 
-def transfer_bytes_ns(chip: Chip, size_bytes: float, page_bytes: float, *, to_device: bool) -> float:
+def transfer_bytes_ns(
+    chip: Chip, size_bytes: float, page_bytes: float, *, to_device: bool
+) -> float:
     """A page costs its bytes at the link's rate, or the handling of a page if that is longer."""
     host = constants(chip)
     page = max(1.0, page_bytes)
@@ -65,9 +69,7 @@ def transfer_bytes_ns(chip: Chip, size_bytes: float, page_bytes: float, *, to_de
     return math.ceil(size_bytes / page) * (handled**8 + (page / rate) ** 8) ** (1 / 8)
 
 
-def call(
-    program: Program, chip: Chip, ops: Sequence[OpCost], *, traced: bool
-) -> ProgramCost:
+def call(program: Program, chip: Chip, ops: Sequence[OpCost], *, traced: bool) -> ProgramCost:
     """Lay host and device timelines over each other for one steady call."""
     host = constants(chip)
     device = sum(op.kernel_ns + op.gap_ns for op in ops if op.bound != "host")
@@ -81,10 +83,10 @@ def call(
     fixed = transfer_in + transfer_out + host.sync_ns
     end_low, _ = timeline(ops, host, traced=traced, scale=low / device if device else 1.0)
     end_high, _ = timeline(ops, host, traced=traced, scale=high / device if device else 1.0)
-    programs = {(op.kind, repr(sorted(op.attrs.items())), _shapes(program, op)) for op in program.ops}
-    weights = sum(
-        transfer_ns(chip, program.spec(name), to_device=True) for name in program.weights
-    )
+    programs = {
+        (op.kind, repr(sorted(op.attrs.items())), _shapes(program, op)) for op in program.ops
+    }
+    weights = sum(transfer_ns(chip, program.spec(name), to_device=True) for name in program.weights)
     first = (
         len(programs) * (host.miss_ns + _KERNELS * host.compile_ns / 8)
         + weights

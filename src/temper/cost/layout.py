@@ -129,7 +129,9 @@ def _transposed(work: Work) -> str:
 
 def permute(work: Work) -> Physics:
     text = work.attr("misc", {}).get("dims")
-    dims = [int(d) for d in re.findall(r"\d+", str(text))] if text else list(work.attr("dims") or [])
+    dims = (
+        [int(d) for d in re.findall(r"\d+", str(text))] if text else list(work.attr("dims") or [])
+    )
     kind = "any"
     if dims:
         last = len(dims) - 1
@@ -170,7 +172,9 @@ def fill_pad(work: Work) -> Physics:
     batch, height, width = x.matrix
     tall, wide = ceil_div(height, TILE), ceil_div(width, TILE)
     below, beside = tall * TILE - height, wide * TILE - width
-    tiles = batch * ((wide if below else 0) + (tall if beside else 0) - (1 if below and beside else 0))
+    tiles = batch * (
+        (wide if below else 0) + (tall if beside else 0) - (1 if below and beside else 0)
+    )
     tiles = max(tiles, 1)
     cores = work.cores(float(tiles))
     share = math.ceil(tiles / cores)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from temper.chips import FIDELITY_PHASES
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory
+from temper.program import matmul_config
 from temper.program.tensor import TILE_BYTES, ceil_div
 
 
@@ -22,10 +25,25 @@ def dims(work: Work) -> tuple[int, int, int, int]:
     return max(batch_a, 1), ceil_div(m, 32), ceil_div(max(k, kb), 32), ceil_div(n, 32)
 
 
+def _config(work: Work, batch: int, mt: int, kt: int, nt: int) -> Mapping[str, Any]:
+    """The program config: as told, or as ttnn would choose it."""
+    config: Mapping[str, Any] = work.attr("config") or {}
+    name = str(config.get("name") or "auto")
+    if name != "auto" or work.context.available not in (0, work.chip.compute_cores):
+        return config
+    a, b, y = work.inputs[0], work.inputs[1], work.y
+    if any(spec.memory.sharded and spec.memory.buffer == "sram" for spec in (a, b)):
+        return config
+    chosen = matmul_config.choose(
+        batch, mt * 32, kt * 32, nt * 32, a, b, y, work.chip, fp32_acc=bool(work.attr("fp32_acc"))
+    )
+    return chosen.to_attrs()
+
+
 def physics(work: Work) -> Physics:
     a, b, y = work.inputs[0], work.inputs[1], work.y
     batch, mt, kt, nt = dims(work)
-    config = work.attr("config") or {}
+    config = _config(work, batch, mt, kt, nt)
     name = str(config.get("name") or "auto")
     fidelity = str(work.attr("fidelity") or "HiFi2")
     phases = FIDELITY_PHASES.get(fidelity, 2)
@@ -35,7 +53,7 @@ def physics(work: Work) -> Physics:
     outer = 1 if batch_b == 1 else batch
     passes = 1 if fuse or batch_b != 1 else batch
     out_tiles = m_all * nt * outer
-    cores = work.cores(out_tiles)
+    cores = work.context.cores or int(config.get("cores") or 0) or work.cores(out_tiles)
     pcm, pcn = config.get("per_core_m"), config.get("per_core_n")
     if pcm and pcn:
         rounds = passes * max(1.0, out_tiles / passes / (pcm * pcn * cores))
@@ -83,4 +101,6 @@ def sparse(work: Work) -> Physics:
     scale = active / max(1, batch_a, batch_b)
     overlap = {name: value * scale for name, value in base.overlap.items()}
     serial = {**base.serial, "blocks": base.serial["blocks"] * active}
-    return Physics("sparse_matmul", base.variant[:1], base.cores, serial, overlap, base.size * scale)
+    return Physics(
+        "sparse_matmul", base.variant[:1], base.cores, serial, overlap, base.size * scale
+    )

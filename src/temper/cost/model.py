@@ -35,14 +35,15 @@ def estimate_op(
     """Modelled time of one op. ``context`` tells cores and trace as measured, for rows."""
     if op.kind == "Host":
         return _host_op(inputs, outputs, chip)
+    fitted = constants()
     known = context or Context(traced=traced)
     work = Work(op, inputs, outputs, chip, known)
     family = family_of(work)
     terms = physics(work)
-    table = constants().family(terms.family, chip.arch)
+    table = fitted.family(terms.family, chip.arch)
     factors = table.lookup(terms.variant)
     kernel_ns, bound = join(terms, table, factors)
-    extrapolated = factors.rows == 0 or (family, chip.arch) not in constants().families
+    extrapolated = factors.rows == 0 or (family, chip.arch) not in fitted.families
     widen = _EXTRAPOLATED if extrapolated else 1.0
     moved = sum(map(dram_bytes, inputs)) + sum(map(dram_bytes, outputs))
     busy = {
@@ -86,9 +87,7 @@ def join(terms: Physics, table: Family, factors: Factors) -> tuple[float, str]:
     return total + overlapped, _BOUND.get(name, name.split("_")[0])
 
 
-def _host_op(
-    inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], chip: Chip
-) -> OpCost:
+def _host_op(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], chip: Chip) -> OpCost:
     """An op that runs on the host: operands come down the link, results go up again."""
     down = sum(host.transfer_ns(chip, spec, to_device=False) for spec in inputs)
     up = sum(host.transfer_ns(chip, spec, to_device=True) for spec in outputs)
@@ -100,9 +99,7 @@ def estimate(program: Program, *, traced: bool = False, chip: Chip | None = None
     """One steady call of a program, and its first call."""
     board = chip or get(program.chip)
     ops = tuple(
-        estimate_op(
-            op, program.input_specs(op), program.output_specs(op), board, traced=traced
-        )
+        estimate_op(op, program.input_specs(op), program.output_specs(op), board, traced=traced)
         for op in program.ops
     )
     return host.call(program, board, ops, traced=traced)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from temper.cost.records import Physics
+from temper.cost.work import SHORT
+
+if TYPE_CHECKING:
+    from temper.cost.calibrate import FittedFamily
+    from temper.cost.rows import Row
 
 DATA = Path(__file__).parent / "data" / "neighbours.json"
 
@@ -22,6 +30,47 @@ class Neighbour:
     log_size: float
     cores: int
     text: str
+
+
+# How many facts the index holds in all; more would say little more about an op.
+_ENTRIES = 420
+
+
+def document(fitted: Sequence[FittedFamily]) -> dict[str, Any]:
+    """A spread of measured configurations over families, kernels and sizes, as JSON."""
+    groups: dict[tuple[str, str], list[tuple[Row, Physics]]] = defaultdict(list)
+    for family in fitted:
+        for row, terms in zip(family.rows, family.terms, strict=True):
+            groups[row.chip.arch, family.name].append((row, terms))
+    scale = sum(math.sqrt(len(g)) for g in groups.values())
+    rows: list[list[Any]] = []
+    for (arch, name), group in sorted(groups.items()):
+        count = min(len(group), max(2, round(_ENTRIES * math.sqrt(len(group)) / scale)))
+        group.sort(key=lambda pair: (pair[1].variant, pair[1].size, pair[0].number))
+        for i in range(count):
+            row, terms = group[i * len(group) // count]
+            rows.append([
+                arch, name, list(terms.variant), float(f"{terms.size:.4g}"), terms.cores,
+                float(f"{row.kernel_ns / 1000:.4g}"), describe(row), row.source,
+            ])  # fmt: skip
+    return {"date": datetime.date.today().isoformat(), "rows": rows}
+
+
+def describe(row: Row) -> str:
+    """Board, op, shapes, format and fidelity in one short line."""
+    shapes = [trimmed(spec.shape) for spec in row.inputs[:2]] or [trimmed(row.outputs[0].shape)]
+    fidelity = str(row.op.attrs.get("fidelity") or "") if row.family in _MATRIX else ""
+    words = [row.chip.name, row.op.kind, ",".join(shapes), SHORT[row.outputs[0].format], fidelity]
+    return " ".join(word for word in words if word)
+
+
+_MATRIX = ("matmul", "conv2d", "sdpa", "sparse_matmul")
+
+
+def trimmed(shape: Sequence[int]) -> str:
+    """The shape without leading ones."""
+    start = next((i for i, d in enumerate(shape) if d != 1), max(0, len(shape) - 1))
+    return "x".join(str(d) for d in shape[start:])
 
 
 @lru_cache(maxsize=1)

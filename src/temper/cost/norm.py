@@ -17,8 +17,10 @@ TILE_CYCLES = 500.0
 def _norm(work: Work, family: str, variant: tuple[str, ...], units: float) -> Physics:
     x, y = work.x, work.y
     cores = work.cores(units)
-    tiles = math.ceil(units / cores) * (x.tiles / max(units, 1.0)) if units < x.tiles else math.ceil(
-        x.tiles / cores
+    tiles = (
+        math.ceil(units / cores) * (x.tiles / max(units, 1.0))
+        if units < x.tiles
+        else math.ceil(x.tiles / cores)
     )
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
     weights = sum(

@@ -10,8 +10,14 @@ from temper.cost.work import SHORT, Work, letter
 from temper.program.tensor import TILE, ceil_div
 
 
-def _reading(work: Work, family: str, variant: tuple[str, ...], units: float, cycles: float,
-             passes: float = 1.0) -> Physics:
+def _reading(
+    work: Work,
+    family: str,
+    variant: tuple[str, ...],
+    units: float,
+    cycles: float,
+    passes: float = 1.0,
+) -> Physics:
     """Every core reads its share of the input, maybe several times, and writes the output."""
     x, y = work.x, work.y
     cores = work.cores(units)
@@ -42,7 +48,9 @@ def reduce(work: Work) -> Physics:
     fast = "Fast" in work.code
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
     units = float(work.y.tiles) if fast or dim == "H" else float(x.tiles / wide)
-    return _reading(work, "reduce", ("NC" if fast else dim, route(work), SHORT[x.format]), units, 0.0)
+    return _reading(
+        work, "reduce", ("NC" if fast else dim, route(work), SHORT[x.format]), units, 0.0
+    )
 
 
 def softmax(work: Work) -> Physics:

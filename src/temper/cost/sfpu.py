@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 # Wormhole / Blackhole cycles a 32x32 tile: public kernel measurements of 2025-2026, +-30%.
@@ -53,6 +54,7 @@ _OLDER = {"exp": (2000.0, 1328.0)}
 _TWO_TENSORS = (250.0, 230.0)
 # Load and store of a tile through the vector unit without doing anything.
 _PASS_CYCLES = 124.0
+_FEWEST = 10
 
 # Cycles found by calibration, by (arch, operands, function); they go before the table above.
 _measured: dict[tuple[str, int, str], float] = {}
@@ -64,6 +66,18 @@ def use_measured(table: Mapping[str, float]) -> None:
     for key, value in table.items():
         arch, operands, name = key.split("/", 2)
         _measured[arch, int(operands), name] = float(value)
+
+
+@contextlib.contextmanager
+def measured(table: Mapping[str, float]) -> Iterator[None]:
+    """The same for a while."""
+    before = dict(_measured)
+    try:
+        use_measured(table)
+        yield
+    finally:
+        _measured.clear()
+        _measured.update(before)
 
 
 def measure(rows: Iterable[tuple[str, int, str, float, float]]) -> dict[str, float]:
@@ -88,9 +102,6 @@ def measure(rows: Iterable[tuple[str, int, str, float, float]]) -> dict[str, flo
             cycles_ = (time_ns - floor) * clocks[arch] + _PASS_CYCLES
             found[f"{arch}/{operands}/{name}"] = round(cycles_)
     return found
-
-
-_FEWEST = 10
 
 
 def cycles(name: str, arch: str, operands: int = 1, *, older: bool = False) -> float:

@@ -1,0 +1,127 @@
+"""``temper calibrate``: fit the cost model to measured rows, or check it against them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from temper.cli.output import console, emit_json, json_option, table
+
+if TYPE_CHECKING:
+    from temper.cost.evaluate import Evaluation, Score
+    from temper.cost.rows import Rejected
+
+_SHOWN = 10  # rejected rows listed one by one
+
+
+@click.command(
+    epilog="Examples: 'temper calibrate --evaluate rows.csv', 'temper calibrate --evaluate "
+    "rows.csv --json', 'temper calibrate rows.csv', 'temper calibrate rows.csv -o mine.json' "
+    "and then TEMPER_COST_DATA=mine.json."
+)
+@click.argument("rows_csv", type=click.Path(path_type=Path))
+@click.option("--evaluate", is_flag=True, help="Only compare predictions with the rows.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), help="Write the constants to this file."
+)
+@json_option
+def command(rows_csv: Path, evaluate: bool, output: Path | None, as_json: bool) -> None:
+    """Fit the cost model to ROWS_CSV, or check it with --evaluate.
+
+    \b
+    ROWS_CSV has one measured kernel a row. Needed columns: arch, op, kernel_ns (median,
+    nanoseconds), in0_pad, in0_dtype, in0_mem, out0_pad; used when present: source, board,
+    cores, avail_cores, traced, fidelity, in1_*, in2_*, out0_*, mm_cfg and its numbers, win_hw
+    and the other convolution columns, eltwise_op, misc, date.
+
+    A fit leaves out whole sources in turn, prints the error on them, and replaces the package's
+    constants only when it succeeded.
+    """
+    if evaluate:
+        _evaluate(rows_csv, as_json)
+    else:
+        _fit(rows_csv, output, as_json)
+
+
+def _evaluate(rows_csv: Path, as_json: bool) -> None:
+    from temper.cost.evaluate import evaluate  # noqa: PLC0415 - numpy
+
+    result = evaluate(rows_csv)
+    if as_json:
+        emit_json(result.as_dict())
+        return
+    _print(result)
+
+
+def _cells(name: str, score: Score) -> list[object]:
+    def text(value: float | None, digits: int = 1) -> str:
+        return "-" if value is None else f"{value:.{digits}f}"
+
+    inside = None if score.in_band is None else score.in_band * 100
+    return [
+        name, score.rows, text(score.median_ape), text(score.p90_ape), text(score.bias),
+        text(score.spearman, 3), text(inside, 0),
+    ]  # fmt: skip
+
+
+def _print(result: Evaluation) -> None:
+    columns = ["family/arch", "rows", "median %", "p90 %", "bias %", "rank corr.", "in band %"]
+    ordered = sorted(result.families.items(), key=lambda item: -item[1].rows)
+    rows = [_cells(name, score) for name, score in ordered]
+    rows.append(_cells("all", result.overall))
+    out = console()
+    title = "Modelled against measured kernel time; errors are absolute percentages of measured"
+    out.print(table(title, columns, rows, right=columns[1:]))
+    if result.noise.get("rows"):
+        out.print(
+            f"noise floor: repeats of one configuration differ by {result.noise['median']}% "
+            f"(median), {result.noise['p90']}% (worst tenth)"
+        )
+    if result.fitted_sources:
+        out.print(
+            f"{len(result.fitted_sources)} sources of this file were part of the fit, so this is "
+            "no test of unseen rows; 'temper chip n150 --evidence' shows errors on sources left out"
+        )
+    overall = result.overall
+    out.print(f"{overall.predicted} of {overall.rows} rows predicted")
+    _name(result.unpredicted)
+
+
+def _name(rejected: list[Rejected] | object) -> None:
+    listed = list(rejected)  # type: ignore[call-overload]
+    for row in listed[:_SHOWN]:
+        console().print(f"  line {row.number} ({row.op}): {row.reason}")
+    if len(listed) > _SHOWN:
+        console().print(f"  and {len(listed) - _SHOWN} more; --json lists all")
+
+
+def _fit(rows_csv: Path, output: Path | None, as_json: bool) -> None:
+    from temper.cost import calibrate, constants, neighbours  # noqa: PLC0415 - numpy
+    from temper.cost.rows import read  # noqa: PLC0415
+
+    rows, rejected = read(rows_csv)
+    say = console(stderr=True).print
+    if rejected and not as_json:
+        say(f"{len(rejected)} rows cannot be used:")
+        _name(rejected)
+    fitted = calibrate.run(rows, say=say)
+    made = calibrate.document(fitted, len(rejected))
+    constants.parse(made)  # a fit that cannot be read back replaces nothing
+    target = output or constants.DATA
+    calibrate.write(target, made)
+    beside = target.with_name(neighbours.DATA.name) if output is None else None
+    if beside is not None:
+        calibrate.write(beside, neighbours.document(fitted))
+    summary = {"constants": str(target), "rows": made["rows"], "rejected": len(rejected),
+               "sources": made["sources"], "held_out": made["held_out"],
+               "in_fit": made["in_fit"], "noise": made["noise"]}  # fmt: skip
+    if as_json:
+        emit_json(summary)
+        return
+    held = made["held_out"]
+    console().print(
+        f"{made['rows']} rows of {len(made['sources'])} sources. On sources left out: median error "
+        f"{held['median_ape']}%, worst tenth {held['p90_ape']}%. Written to {target}"
+    )

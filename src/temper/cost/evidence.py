@@ -1,0 +1,90 @@
+"""The evidence behind the constants: what was measured, how well unseen sources are predicted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from temper.chips import Chip
+from temper.cost.constants import constants
+
+# The families that the cost model is judged by, one by one.
+MAJOR = (
+    "matmul", "conv2d", "binary", "unary", "softmax", "layernorm", "rmsnorm", "slice", "tilize",
+    "untilize", "reshape", "transpose", "permute", "sharded_to_interleaved",
+    "interleaved_to_sharded",
+)  # fmt: skip
+
+# Throughput that the Grayskull tuning guide expects, GB/s of input and output (e75, e150).
+GUIDE_GBPS: Mapping[str, tuple[float, float]] = {
+    "stateless": (8.0, 12.0),
+    "stateful": (4.5, 7.0),
+    "Neg2Zero": (8.2, 12.5),
+    "Logarithm": (7.9, 12.1),
+    "Hex2Int": (6.8, 10.4),
+    "VocabGen": (3.9, 6.2),
+    "VocabMap": (4.5, 7.1),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """One family on one architecture; errors in percent on rows of sources left out of the fit."""
+
+    family: str
+    rows: int
+    median_ape: float | None
+    p90_ape: float | None
+    bias: float | None
+    spearman: float | None
+    in_band: float | None
+    noise: float | None  # half-width of repeats, percent
+    major: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+def table(arch: str) -> list[Evidence]:
+    """All families with rows on an architecture, most rows first."""
+    found = []
+    for name, entry in constants().meta.get("evidence", {}).items():
+        part = entry.get(arch)
+        if not part:
+            continue
+        found.append(
+            Evidence(
+                name,
+                part["rows"],
+                part["median_ape"],
+                part["p90_ape"],
+                part["bias"],
+                part["spearman"],
+                part["in_band"],
+                part["noise"],
+                name in MAJOR,
+            )
+        )
+    return sorted(found, key=lambda e: -e.rows)
+
+
+def worst(rows: Sequence[Evidence], count: int = 5, fewest: int = 5) -> list[Evidence]:
+    """The families predicted worst, leaving out those with hardly any rows."""
+    judged = [e for e in rows if e.rows >= fewest and e.median_ape is not None]
+    return sorted(judged, key=lambda e: -(e.median_ape or 0.0))[:count]
+
+
+def summary() -> dict[str, Any]:
+    """The fit as a whole: date, sources, rows, held-out and in-fit errors, noise floor."""
+    keys = ("date", "rows", "sources", "held_out", "in_fit", "noise")
+    meta = constants().meta
+    return {key: meta.get(key) for key in keys}
+
+
+def guide(chip: Chip) -> dict[str, float]:
+    """What the tuning guide expects of a Grayskull board, GB/s; empty for the others."""
+    if chip.arch != "grayskull":
+        return {}
+    column = 0 if chip.name == "e75" else 1
+    return {name: pair[column] for name, pair in GUIDE_GBPS.items()}
