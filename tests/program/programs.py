@@ -91,7 +91,9 @@ def transformer(layers: int = 1, batch: int = 1, sequence: int = 128, width: int
         names = [f"q{len(d.ops)}", f"k{len(d.ops)}", f"u{len(d.ops)}"]
         for name in names:
             d.values[name] = TensorSpec((batch, heads, sequence, size))
-        d.ops.append(Op("CreateQkvHeads", (qkv,), tuple(names), {"heads": heads, "kv_heads": heads}))
+        d.ops.append(
+            Op("CreateQkvHeads", (qkv,), tuple(names), {"heads": heads, "kv_heads": heads})
+        )
         attention = d.op("Sdpa", names, batch, heads, sequence, size)
         joined = d.op("ConcatHeads", [attention], batch, sequence, width)
         x = d.add(x, d.linear(joined, width))

@@ -8,6 +8,7 @@ counted. Kinds without a rule of their own hold two tiles of every operand and r
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil, sqrt
 
 from temper.chips import Chip
 from temper.program.circular_buffers_compute import (
@@ -26,6 +27,8 @@ Rule = Callable[[Op, Specs, Specs, Chip], int]
 
 # Wider rows than this are split over cores by tilize and untilize.
 _SPLIT_TILES = 64
+# Tiles of both directions that a split tensor keeps, for the square root of a core's share.
+_SPLIT_FACTOR = 1.9
 # A row of the embedding table is moved in chunks of at most this many tiles.
 _EMBEDDING_TILES = 64
 
@@ -74,32 +77,47 @@ def _elementwise(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
 
 
 def _through(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    """Pages that pass through one double buffer: concat, slice, copy, pad, repeat."""
+    """Pages that pass through one double buffer: slice, copy, fill."""
     return 2 * _tile(outputs[0]) if outputs else 0
+
+
+def _pad(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
+    if outputs[0].layout == "tile":
+        return 3 * _tile(outputs[0])
+    return 16 * outputs[0].page_bytes + 1024
+
+
+def _repeat(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
+    return 8 * _tile(outputs[0])
 
 
 def _concat(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     aligned = all(spec.matrix[2] % TILE == 0 for spec in inputs)
     if aligned or outputs[0].layout != "tile":
         return _through(op, inputs, outputs, chip)
+    # Unaligned widths are untilized, joined and tilized in one op; when that does not fit ttnn
+    # does it in several small ones.
     tiles = sum(_width_tiles(spec) for spec in inputs) + _width_tiles(outputs[0])
-    return 3 * tiles * _tile(outputs[0])  # unaligned widths are untilized, joined, tilized
+    whole = 3 * tiles * _tile(outputs[0])
+    return whole if whole < chip.sram_usable_bytes else 20 * _tile(outputs[0])
 
 
 def _tilize(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    """A row of tiles in and out; wide tensors of few rows are split over the cores."""
+    """A row of tiles in and out; wide tensors are split over the cores in both directions."""
     tiled = outputs[0] if op.kind == "Tilize" else inputs[0]
+    pair = TILE_BYTES[inputs[0].format] + TILE_BYTES[outputs[0].format]
     width = _width_tiles(tiled)
-    rows = max(1, tiled.tiles // width)
+    rows = max(1, tiled.tiles // max(1, width))
     per_core = ceil_div(tiled.tiles, chip.compute_cores)
     aligned = tiled.matrix[1] % TILE == 0 and tiled.matrix[2] % TILE == 0
+    split = min(width, per_core + 1 if rows == 1 else ceil(_SPLIT_FACTOR * sqrt(per_core)))
     if op.kind == "Untilize" and aligned:
         depth = 2 * min(width, per_core)
     elif rows < chip.compute_cores and width >= _SPLIT_TILES:
-        depth = min(width, per_core + 1)
+        depth = split
     else:
         depth = width
-    return depth * (TILE_BYTES[inputs[0].format] + TILE_BYTES[outputs[0].format])
+    return (depth if depth * pair < chip.sram_usable_bytes else split) * pair
 
 
 def _embeddings(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
@@ -129,8 +147,11 @@ def _reshape(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
 
 
 def _top_k(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    """Values and indices of a core's share, sorted in place; grows slowly with the width."""
-    return 54 * _tile(inputs[0]) + 256 * _tile(inputs[0]) * _width_tiles(inputs[0]) // 1024
+    """Values and indices of a core's share; several cores share 1024 to 65536 columns."""
+    width = _width_tiles(inputs[0])
+    if not 32 <= width <= 2048:
+        return 27 * _tile(inputs[0])
+    return 54 * _tile(inputs[0]) + 256 * _tile(inputs[0]) * width // 1024
 
 
 def _halo(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
@@ -164,8 +185,8 @@ _RULES: dict[str, Rule] = {
     "Sdpa": sdpa,
     "Concat": _concat,
     "Slice": _through,
-    "Pad": _through,
-    "Repeat": _through,
+    "Pad": _pad,
+    "Repeat": _repeat,
     "Copy": _through,
     "Full": _through,
     "Arange": _through,

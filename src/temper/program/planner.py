@@ -105,7 +105,7 @@ class Planner:
         if kept is not best:
             victims = self._victims(index, op, best.peak_bytes - self.budget, farther=True)
             price = sum(self._spill_ns(name, op) for name in victims or ())
-            if victims is not None and (kept is None or best.total_ns + 2 * price < kept.total_ns):
+            if victims is not None and (kept is None or best.total_ns + price < kept.total_ns):
                 return self._after_spill(index, op, victims)
         if kept is None:
             kept = self._make_room(index, op, ways)
@@ -209,8 +209,10 @@ class Planner:
         return chosen if excess <= 0 else None
 
     def _spill_ns(self, name: str, op: Op) -> float:
+        """The move out and, about as long, reading it back; unread it starts in DRAM instead."""
         spec = self.values[self._now.get(name, name)]
-        return self.meter.measure(move(spec, DRAM, 0, op))[0]
+        once = self.meter.measure(move(spec, DRAM, 0, op))[0]
+        return 2 * once if name in self._read else once
 
     def _spill(self, name: str, op: Op, why: str) -> None:
         """Move a value to DRAM before ``op``; its readers follow."""
