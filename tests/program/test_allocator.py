@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -49,7 +51,7 @@ def test_buffers_never_overlap_and_stay_inside_the_bank(actions, direction):
     )
     assert spans[0][0] == allocator.base
     assert spans[-1][1] == allocator.end
-    for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
+    for (_, end), (start, _) in pairwise(spans):
         assert end == start  # no overlap and no byte lost
 
 
@@ -79,7 +81,7 @@ def test_holes_are_never_adjacent_and_statistics_add_up(actions):
     allocator = small()
     play(allocator, actions)
     holes = allocator.holes
-    assert all(a.end < b.start for a, b in zip(holes, holes[1:], strict=False))
+    assert all(a.end < b.start for a, b in pairwise(holes))
     stats = allocator.statistics()
     assert stats.allocated_bytes + stats.free_bytes == stats.total_bytes
     assert stats.free_bytes == sum(h.size for h in holes)
