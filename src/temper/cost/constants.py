@@ -27,6 +27,7 @@ class Factors:
     serial: tuple[float, ...]
     overlap: tuple[float, ...]
     rows: int  # measured rows of this arch behind the factors; 0: carried over from another arch
+    near: int  # rows of this arch that share the kernel's first name; 0: extrapolated
     low: float  # band as factors of the predicted time
     high: float
 
@@ -88,6 +89,7 @@ def parse(raw: Mapping[str, Any]) -> Constants:
                     tuple(values[: len(serial)]),
                     tuple(values[len(serial) :]),
                     int(node["rows"]),
+                    int(part["nodes"].get(key.split(SEPARATOR)[0], {"rows": 0})["rows"]),
                     float(node["band"][0]),
                     float(node["band"][1]),
                 )

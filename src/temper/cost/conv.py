@@ -54,7 +54,7 @@ def conv2d(work: Work) -> Physics:
     split = max(1, mine // max(1, 8 * nt))
     return Physics(
         "conv2d",
-        (sharding, f"{SHORT[weight.format]}-{work.attr('fidelity') or ''}", f"{window}"),
+        (sharding, SHORT[weight.format], f"{window}"),
         cores,
         {**work.launch(), "blocks": 500.0 * max(1, math.ceil(kt / max(1, kt // window)))},
         {

@@ -10,19 +10,16 @@ from temper.chips import FIDELITY_PHASES
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory
 from temper.program import matmul_config
-from temper.program.tensor import TILE_BYTES, ceil_div
+from temper.program.tensor import TILE, TILE_BYTES, ceil_div
 
 
 def dims(work: Work) -> tuple[int, int, int, int]:
-    """Batch, and M, K, N in tiles."""
-    a, b = work.inputs[0], work.inputs[1]
-    batch_a, m, k = a.matrix
-    batch_b, kb, n = b.matrix
+    """Batch, and M, K, N in tiles. Files give transposed operands as stored, so look at the output."""
+    batch, rows, depth = work.inputs[0].matrix
     if work.attr("transpose_a"):
-        m, k = k, m
-    if work.attr("transpose_b"):
-        kb, n = n, kb
-    return max(batch_a, 1), ceil_div(m, 32), ceil_div(max(k, kb), 32), ceil_div(n, 32)
+        rows, depth = depth, rows
+    columns = work.y.matrix[2]
+    return max(batch, 1), ceil_div(rows, TILE), ceil_div(depth, TILE), ceil_div(columns, TILE)
 
 
 def _config(work: Work, batch: int, mt: int, kt: int, nt: int) -> Mapping[str, Any]:
@@ -66,15 +63,18 @@ def physics(work: Work) -> Physics:
     kb = int(config.get("in0_block_w") or min(kt, 2))
     macs = share * kt
     size_a, size_b, size_y = TILE_BYTES[a.format], TILE_BYTES[b.format], TILE_BYTES[y.format]
-    osw = int(config.get("out_subblock_w") or 2)
+    osh, osw = int(config.get("out_subblock_h") or 1), int(config.get("out_subblock_w") or 2)
+    # An output block smaller than a core's share makes its operands come again.
+    again_a = math.ceil(pcn / max(1, min(pcn, int(config.get("out_block_w") or pcn))))
+    again_b = math.ceil(pcm / max(1, min(pcm, int(config.get("out_block_h") or pcm))))
     weights = dram_bytes(b) * passes
     moved = dram_bytes(a) + dram_bytes(y)
     rate = work.chip.noc_bytes_per_cycle * work.chip.clock_ghz
-    blocks = math.ceil(kt / kb) * rounds
+    blocks = math.ceil(kt / kb) * rounds * again_a * again_b
     variant = (
         name,
         f"{kind_of_memory(a)}-{kind_of_memory(b)}-{kind_of_memory(y)}",
-        f"{SHORT[a.format]}x{SHORT[b.format]}-{fidelity}",
+        f"{SHORT[a.format]}x{SHORT[b.format]}",
     )
     return Physics(
         "matmul",
@@ -83,10 +83,10 @@ def physics(work: Work) -> Physics:
         {**work.launch(), "blocks": 300.0 * blocks},
         {
             "compute": work.cycles_ns(macs * 16 * phases),
-            "unpack": work.cycles_ns(macs * (size_b / 64 + size_a / 64 / osw)),
+            "unpack": work.cycles_ns(macs * (size_b / 64 / osh + size_a / 64 / osw)),
             "dram_b": weights / work.chip.dram_best_gbps,
             "dram": work.dram_ns(moved),
-            "noc": kt * (pcm * size_a + pcn * size_b) * rounds / rate,
+            "noc": kt * (pcm * size_a * again_a + pcn * size_b * again_b) * rounds / rate,
             "pack": work.cycles_ns(share * size_y / 16),
         },
         size=2.0 * out_tiles * kt * 32768,

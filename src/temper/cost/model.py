@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from temper.chips import Chip, get
 from temper.cost import host, neighbours
 from temper.cost.constants import Factors, Family, constants
-from temper.cost.families import family_of, physics
+from temper.cost.families import physics
 from temper.cost.records import Context, OpCost, Physics, ProgramCost
 from temper.cost.work import Work, dram_bytes
 from temper.program.op import Op
 from temper.program.program import Program
-from temper.program.tensor import TensorSpec
+from temper.program.tensor import DRAM, TensorSpec
 
 # What limits an op when a term is the largest; other terms are named after their resource.
 _BOUND = {
@@ -35,16 +36,18 @@ def estimate_op(
     """Modelled time of one op. ``context`` tells cores and trace as measured, for rows."""
     if op.kind == "Host":
         return _host_op(inputs, outputs, chip)
-    fitted = constants()
     known = context or Context(traced=traced)
     work = Work(op, inputs, outputs, chip, known)
-    family = family_of(work)
-    terms = physics(work)
-    table = fitted.family(terms.family, chip.arch)
-    factors = table.lookup(terms.variant)
-    kernel_ns, bound = join(terms, table, factors)
-    extrapolated = factors.rows == 0 or (family, chip.arch) not in fitted.families
-    widen = _EXTRAPOLATED if extrapolated else 1.0
+    timed = _timed(work)
+    kernel_ns, bound = timed.kernel_ns, timed.bound
+    if _in_sram(inputs, outputs):
+        # The same op on tensors in DRAM bounds it: SRAM is reached at least as fast. Factors of
+        # kernels with few rows would not always say so by themselves.
+        plain = _timed(Work(op, _dram(inputs), _dram(outputs), chip, known))
+        if plain.terms.cores <= timed.terms.cores and plain.kernel_ns < kernel_ns:
+            kernel_ns, bound = plain.kernel_ns, plain.bound
+    terms, factors = timed.terms, timed.factors
+    widen = _EXTRAPOLATED if timed.extrapolated else 1.0
     moved = sum(map(dram_bytes, inputs)) + sum(map(dram_bytes, outputs))
     busy = {
         "compute": min(1.0, terms.overlap.get("compute", 0.0) / kernel_ns),
@@ -62,8 +65,35 @@ def estimate_op(
         terms.cores,
         busy,
         neighbours.nearest(chip.arch, terms),
-        extrapolated,
+        timed.extrapolated,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Timed:
+    terms: Physics
+    factors: Factors
+    kernel_ns: float
+    bound: str
+    extrapolated: bool
+
+
+def _timed(work: Work) -> _Timed:
+    fitted = constants()
+    terms = physics(work)
+    table = fitted.family(terms.family, work.chip.arch)
+    factors = table.lookup(terms.variant)
+    kernel_ns, bound = join(terms, table, factors)
+    extrapolated = not factors.near or (terms.family, work.chip.arch) not in fitted.families
+    return _Timed(terms, factors, kernel_ns, bound, extrapolated)
+
+
+def _in_sram(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> bool:
+    return any(spec.memory.buffer == "sram" for spec in (*inputs, *outputs))
+
+
+def _dram(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
+    return [spec.with_memory(DRAM) if spec.memory.buffer == "sram" else spec for spec in specs]
 
 
 def join(terms: Physics, table: Family, factors: Factors) -> tuple[float, str]:

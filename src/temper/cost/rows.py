@@ -260,7 +260,7 @@ def _attrs(row: Mapping[str, Any], family: str) -> dict[str, Any]:
         attrs["is_sfpu"] = sfpu == "true"
     if family in ("matmul", "sparse_matmul"):
         attrs["config"] = _matmul_config(row)
-        attrs["transpose_b"] = False  # shapes in the files are already as the kernel sees them
+        attrs["transpose_b"] = _text(row, "transpose_b") == "true"
         if nnz := _number(row, "nnz"):
             attrs["nnz"] = int(nnz)
     if _text(row, "win_hw"):
