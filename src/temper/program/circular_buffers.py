@@ -108,7 +108,10 @@ def _tilize(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     pair = TILE_BYTES[inputs[0].format] + TILE_BYTES[outputs[0].format]
     width = _width_tiles(tiled)
     rows = max(1, tiled.tiles // max(1, width))
-    per_core = ceil_div(tiled.tiles, chip.compute_cores)
+    # An even share for as many cores as possible, unless that would leave half of them idle.
+    cores = chip.compute_cores
+    even = next((n for n in range(cores, cores // 2, -1) if tiled.tiles % n == 0), cores)
+    per_core = ceil_div(tiled.tiles, even)
     aligned = tiled.matrix[1] % TILE == 0 and tiled.matrix[2] % TILE == 0
     split = min(width, per_core + 1 if rows == 1 else ceil(_SPLIT_FACTOR * sqrt(per_core)))
     if op.kind == "Untilize" and aligned:

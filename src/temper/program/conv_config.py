@@ -237,9 +237,12 @@ def _config(
     weight_w = ceil_div(out_c, TILE)
     circular = POOL_BYTES
     if w.is_matmul:
-        depth = 2 - ceil_div(w.in_channels, TILE) % 2 if sharding == "height" else block_w
+        k_tiles = ceil_div(w.in_channels, TILE)
+        depth = 2 - k_tiles % 2
+        if sharding != "height":
+            depth = k_tiles // grid[0] if k_tiles % grid[0] == 0 else 1
         circular = _matmul_bytes(
-            block_h, depth, weight_w, ceil_div(w.in_channels, TILE), x_format, out_format,
+            block_h, depth, weight_w, k_tiles, x_format, out_format,
             weight_format, bias, fp32_acc, limit_bytes,
         )  # fmt: skip
     elif not w.pool:
