@@ -24,7 +24,7 @@ _PUBLIC = {
     "warmup": "temper.runtime.compiled",
 }
 
-__all__ = ["__version__", *sorted(_PUBLIC)]
+__all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604 - all are strings
 
 
 def __getattr__(name: str) -> Any:

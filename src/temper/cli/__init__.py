@@ -52,7 +52,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0] if args else ""
         if name not in COMMANDS and not name.startswith("-"):
-            import difflib  # noqa: PLC0415 - only on a mistake
+            import difflib
 
             near = difflib.get_close_matches(name, COMMANDS, n=2)
             hint = f" Did you mean {' or '.join(near)}?" if near else ""
@@ -69,7 +69,7 @@ class LazyGroup(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Examples: 'temper chip n150', 'temper explain model.py:make', "
     "'temper profile \"python script.py\"'. Shell completion: "
-    "eval \"$(_TEMPER_COMPLETE=bash_source temper)\" (or zsh_source, fish_source).",
+    'eval "$(_TEMPER_COMPLETE=bash_source temper)" (or zsh_source, fish_source).',
 )
 @click.version_option(__version__, prog_name="temper")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")

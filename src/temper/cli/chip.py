@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
+
+if TYPE_CHECKING:
+    from temper.chips import Chip
 
 
 @click.command(epilog="Examples: 'temper chip', 'temper chip n150', 'temper chip n150 --evidence'")
@@ -13,7 +18,7 @@ from temper.cli.output import console, emit_json, json_option, table
 @json_option
 def command(name: str | None, evidence: bool, as_json: bool) -> None:
     """Show one board, or list all."""
-    from temper import chips  # noqa: PLC0415
+    from temper import chips
 
     if name is None:
         if as_json:
@@ -23,9 +28,7 @@ def command(name: str | None, evidence: bool, as_json: bool) -> None:
         return
     chip = chips.get(name)
     if evidence:
-        from temper.cost.evidence import show  # noqa: PLC0415
-
-        show(chip, as_json=as_json)
+        _evidence(chip, as_json)
         return
     if as_json:
         emit_json(chip.as_dict())
@@ -33,7 +36,7 @@ def command(name: str | None, evidence: bool, as_json: bool) -> None:
     _show(chip)
 
 
-def _list(all_chips: list) -> None:  # type: ignore[type-arg]
+def _list(all_chips: list[Chip]) -> None:
     rows = [
         [c.name, c.title, f"{c.grid[0]}x{c.grid[1]} of {c.cores}", f"{c.clock_mhz} MHz",
          f"{c.sram_usable_bytes:,} B".replace(",", " "), f"{c.dram_total_bytes >> 30} GiB",
@@ -47,8 +50,8 @@ def _list(all_chips: list) -> None:  # type: ignore[type-arg]
     console().print("'temper chip NAME' shows every number with its source.", style="dim")
 
 
-def _show(chip) -> None:  # type: ignore[no-untyped-def]
-    from temper.chips import FIDELITY_PHASES  # noqa: PLC0415
+def _show(chip: Chip) -> None:
+    from temper.chips import FIDELITY_PHASES
 
     out = console()
     out.print(f"[bold]{chip.name}[/bold]  {chip.title}  ({chip.arch})")
@@ -70,6 +73,51 @@ def _show(chip) -> None:  # type: ignore[no-untyped-def]
     out.print(f"peak TFLOPS, datasheet: {sheet}; SRAM, datasheet: {chip.datasheet_sram_mb} MB")
     for note in chip.notes:
         out.print(f"note: {note}", style="dim")
+
+
+def _evidence(chip: Chip, as_json: bool) -> None:
+    """What the cost model was fitted to on this architecture, and how well it predicts."""
+    from temper.cost import evidence
+
+    rows = evidence.table(chip.arch)
+    whole = evidence.summary()
+    expected = evidence.guide(chip)
+    if as_json:
+        emit_json(
+            {"chip": chip.name, "families": rows, "summary": whole, "guide_expects_gbps": expected}
+        )
+        return
+    out = console()
+    out.print(f"Fitted to measured op times of {chip.arch}; errors are on sources left out.")
+    columns = [
+        "family",
+        "rows",
+        "median %",
+        "p90 %",
+        "bias %",
+        "rank corr.",
+        "in band %",
+        "noise %",
+    ]
+    cells = [
+        [e.family + (" *" if e.major else ""), e.rows]
+        + [_figure(v) for v in (e.median_ape, e.p90_ape, e.bias, e.spearman, e.in_band, e.noise)]
+        for e in rows
+    ]
+    out.print(table("", columns, cells, right=columns[1:]))
+    bad = ", ".join(f"{e.family} {e.median_ape:.0f}%" for e in evidence.worst(rows))
+    out.print(f"worst with five rows or more: {bad or 'none'}; * judged one by one", style="dim")
+    out.print(f"fit of {whole['date']}, {whole['rows']} rows in all", style="dim")
+    if expected:
+        text = ", ".join(f"{name} {value:g}" for name, value in expected.items())
+        out.print(
+            "Grayskull rows come from ResNet-50 runs alone; other families use Wormhole's "
+            f"efficiencies and are marked extrapolated. The tuning guide expects (GB/s): {text}"
+        )
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}" if abs(value) <= 1 else f"{value:.1f}"
 
 
 def _number(value: object) -> str:

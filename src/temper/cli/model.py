@@ -18,8 +18,14 @@ def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--chip", help="e75, e150, n150, n300, p100 or p150.")
     @click.option("--level", type=int, help="Optimization level 0, 1 or 2 (default 2 here).")
-    @click.option("-O", "--option", "pairs", multiple=True, metavar="NAME=VALUE",
-                  help="Any compile option; 'temper options' lists them.")
+    @click.option(
+        "-O",
+        "--option",
+        "pairs",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Any compile option; 'temper options' lists them.",
+    )
     @click.option("--batch", type=click.IntRange(min=1), help="Batch handed to the callable.")
     def wrapped(chip: str | None, level: int | None, pairs: tuple[str, ...], **rest: Any) -> Any:
         options: dict[str, Any] = {"optimization_level": 2 if level is None else level}
@@ -41,6 +47,6 @@ def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def load_model(argument: str, batch: int | None = None) -> Loaded:
     """The model argument of a command, loaded; torch is imported here and not before."""
-    from temper.frontend.loader import load  # noqa: PLC0415
+    from temper.frontend.loader import load
 
     return load(argument, batch)

@@ -12,7 +12,7 @@ from temper.cli.output import console, emit_json, json_option, table
 @json_option
 def command(word: str, as_json: bool) -> None:
     """List compile options; WORD keeps those whose name or meaning holds it."""
-    from temper.options import OPTIONS, resolve  # noqa: PLC0415
+    from temper.options import OPTIONS, resolve
 
     resolved = resolve()
     shown = [o for o in OPTIONS if word.lower() in f"{o.name} {o.meaning}".lower()]
@@ -32,8 +32,9 @@ def command(word: str, as_json: bool) -> None:
             default += " (" + ", ".join(f"{k}: {_text(v)}" for k, v in o.levels.items()) + ")"
         meaning = o.meaning + (f" [{o.env}]" if o.env else "")
         rows.append([o.name, o.allowed if o.kind != "bool" else "bool", default, o.origin, meaning])
-    console().print(table("", ["option", "allowed", "default (level: value)", "from", "meaning"],
-                          rows))
+    console().print(
+        table("", ["option", "allowed", "default (level: value)", "from", "meaning"], rows)
+    )
     console().print(
         "Strongest first: options={...}, set_custom_compile_options, environment, level, default. "
         "Dashes and underscores are the same.", style="dim",
@@ -41,4 +42,10 @@ def command(word: str, as_json: bool) -> None:
 
 
 def _text(value: object) -> str:
-    return "unset" if value in (None, "") else str(value).lower() if value in (True, False) else str(value)
+    return (
+        "unset"
+        if value in (None, "")
+        else str(value).lower()
+        if value in (True, False)
+        else str(value)
+    )

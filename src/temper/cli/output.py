@@ -23,19 +23,24 @@ def json_option(function: F) -> F:
 
 def console(*, stderr: bool = False) -> Console:
     """A rich console: plain text when it is not a terminal or NO_COLOR is set."""
-    from rich.console import Console  # noqa: PLC0415 - slow import
+    from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     # A pipe has no width; 80 columns would cut tables that a file can hold.
     return Console(file=stream, highlight=False, width=None if stream.isatty() else 140)
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *,
-          right: Sequence[str] = ()) -> Table:
+def table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Sequence[str] = (),
+) -> Table:
     """A table in the house style; columns named in ``right`` are right-aligned."""
-    from rich import box  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
 
     made = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     for column in columns:

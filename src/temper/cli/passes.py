@@ -8,17 +8,20 @@ from temper.cli.model import compile_options, load_model
 from temper.cli.output import console, emit_json, json_option, table
 
 
-@click.command(epilog="Examples: 'temper passes model.py:make', "
-                      "'temper passes model.py:make --level 1 -O enable_fusing=false --program'")
+@click.command(
+    epilog="Examples: 'temper passes model.py:make', "
+    "'temper passes model.py:make --level 1 -O enable_fusing=false --program'"
+)
 @click.argument("model")
 @compile_options
 @click.option("--program", "show_program", is_flag=True, help="Print the device program too.")
 @json_option
-def command(model: str, options: dict[str, object], batch: int | None, show_program: bool,
-            as_json: bool) -> None:
+def command(
+    model: str, options: dict[str, object], batch: int | None, show_program: bool, as_json: bool
+) -> None:
     """Compile MODEL (file.py:callable or package.module:callable) and list the passes."""
-    from temper.frontend.pipeline import compile_model  # noqa: PLC0415
-    from temper.program import to_text  # noqa: PLC0415
+    from temper.frontend.pipeline import compile_model
+    from temper.program.text import to_text
 
     loaded = load_model(model, batch)
     compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, options)
@@ -37,15 +40,21 @@ def command(model: str, options: dict[str, object], batch: int | None, show_prog
     for graph in compiled.graphs:
         program = graph.program
         host = sum(op.kind == "Host" for op in program.ops)
-        out.print(f"[bold]{program.name}[/bold] for {program.chip}: {len(program.ops)} ops, "
-                  f"{host} on the host, {len(program.const_ops)} done once (const-eval)")
-        rows = [[p.name, str(p.hits) if p.enabled else "off", f"{p.seconds * 1e3:.1f}", p.meaning]
-                for p in graph.passes]
+        out.print(
+            f"[bold]{program.name}[/bold] for {program.chip}: {len(program.ops)} ops, "
+            f"{host} on the host, {len(program.const_ops)} done once (const-eval)"
+        )
+        rows = [
+            [p.name, str(p.hits) if p.enabled else "off", f"{p.seconds * 1e3:.1f}", p.meaning]
+            for p in graph.passes
+        ]
         out.print(table("", ["pass", "hits", "ms", "what it does"], rows, right=["hits", "ms"]))
         stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in graph.stages.items())
         out.print(f"measured on this host: {stages}", style="dim")
         for entry in graph.weight_report:
-            out.print(f"  {entry.parameter}: {entry.requested} asked by {entry.origin!r} -> "
-                      f"{entry.effective} {entry.reason}")
+            out.print(
+                f"  {entry.parameter}: {entry.requested} asked by {entry.origin!r} -> "
+                f"{entry.effective} {entry.reason}"
+            )
         if show_program:
             click.echo(to_text(program))

@@ -21,21 +21,25 @@ from torch.utils import _pytree as pytree
 from temper.errors import CompileError
 from temper.frontend.graph import Argument, Captured
 from temper.frontend.lowering.registry import LOWERINGS
+from temper.frontend.node import Node
 
 
 @functools.cache
 def _decompositions() -> Any:
     """torch's own table, less everything that has a lowering of its own."""
     table = torch.export.default_decompositions()
-    for op in list(table.keys()):
+    for op in list(table.keys()):  # type: ignore[no-untyped-call]
         if op in LOWERINGS:
             del table[op]
     return table
 
 
-def capture(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any] | None = None,
-            ) -> Captured:
-    """Capture a whole module for these inputs; CompileError where Python control flow forbids it."""
+def capture(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+) -> Captured:
+    """Capture a whole module; CompileError where Python control flow forbids one graph."""
     exported = _export(model, tuple(args), dict(kwargs or {}))
     return _from_exported(exported, type(model).__name__)
 
@@ -52,18 +56,21 @@ def capture_fx(module: torch.fx.GraphModule, example_inputs: Sequence[Any], name
     return captured
 
 
-def _export(model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-            ) -> ExportedProgram:
+def _export(
+    model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> ExportedProgram:
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             exported = torch.export.export(model, args, kwargs, strict=False)
-            return exported.run_decompositions(_decompositions())
+            lowered: ExportedProgram = exported.run_decompositions(_decompositions())
+            return lowered
         except Exception as error:
             raise CompileError(
                 f"{type(model).__name__} cannot be captured as one graph",
-                cause=str(error).strip().splitlines()[0][:300] if str(error).strip() else
-                type(error).__name__,
+                cause=str(error).strip().splitlines()[0][:300]
+                if str(error).strip()
+                else type(error).__name__,
                 try_=["torch.compile(model, backend='tt'), which splits the graph there"],
             ) from error
 
@@ -100,14 +107,23 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
         else:
             outputs.append(("value", index))
     spec = exported.call_spec.out_spec
-    return Captured(exported.graph_module, arguments, weights, name, outputs, mutations,
-                    unflatten=lambda values: pytree.tree_unflatten(values, spec))
+    return Captured(
+        exported.graph_module,
+        arguments,
+        weights,
+        name,
+        outputs,
+        mutations,
+        unflatten=lambda values: pytree.tree_unflatten(values, spec),
+    )
 
 
-_PATH_PART = re.compile(r"\.?_(?:modules|parameters|buffers)\['([^']+)'\]|\.([A-Za-z_]\w*)|\[(\d+)\]")
+_PATH_PART = re.compile(
+    r"\.?_(?:modules|parameters|buffers)\['([^']+)'\]|\.([A-Za-z_]\w*)|\[(\d+)\]"
+)
 
 
-def _lifted_path(node: torch.fx.Node) -> str:
+def _lifted_path(node: Node) -> str:
     """The parameter path of a placeholder that Dynamo lifted from a module, or ''."""
     static = (node.meta.get("tensor_dict") or {}).get("_dynamo_static_input_type")
     argument = node.meta.get("grapharg")

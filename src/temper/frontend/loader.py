@@ -34,9 +34,11 @@ def find(argument: str) -> Callable[..., Any]:
     """The callable that a model argument names."""
     where, _, name = argument.rpartition(":")
     if not where:
-        raise UsageError(f"{argument!r} is no model argument",
-                         needs="file.py:callable or package.module:callable",
-                         try_=[f"{argument}:make"])
+        raise UsageError(
+            f"{argument!r} is no model argument",
+            needs="file.py:callable or package.module:callable",
+            try_=[f"{argument}:make"],
+        )
     if where.endswith(".py") or "/" in where:
         module = _load_file(Path(where))
     else:
@@ -45,12 +47,16 @@ def find(argument: str) -> Callable[..., Any]:
         try:
             module = importlib.import_module(where)
         except ImportError as error:
-            raise UsageError(f"cannot import {where}: {error}",
-                             try_=[f"{where.replace('.', '/')}.py:{name}"]) from None
+            raise UsageError(
+                f"cannot import {where}: {error}", try_=[f"{where.replace('.', '/')}.py:{name}"]
+            ) from None
     found = getattr(module, name, None)
     if not callable(found):
-        names = [n for n, v in vars(module).items() if inspect.isfunction(v)
-                 and v.__module__ == module.__name__]
+        names = [
+            n
+            for n, v in vars(module).items()
+            if inspect.isfunction(v) and v.__module__ == module.__name__
+        ]
         raise UsageError(f"{where} has no callable {name!r}", try_=names[:5])
     return found  # type: ignore[no-any-return]
 
@@ -70,25 +76,37 @@ def load(argument: str | Callable[..., Any], batch: int | None = None) -> Loaded
     label = argument if isinstance(argument, str) else getattr(function, "__name__", "callable")
     scalable = takes_batch(function)
     if batch is not None and not scalable:
-        raise UsageError(f"{label} takes no batch", try_=["def make(batch): ...",
-                                                         "leave the batch out"])
-    required = scalable and next(iter(inspect.signature(function).parameters.values())).default \
+        raise UsageError(
+            f"{label} takes no batch", try_=["def make(batch): ...", "leave the batch out"]
+        )
+    required = (
+        scalable
+        and next(iter(inspect.signature(function).parameters.values())).default
         is inspect.Parameter.empty
+    )
     try:
         made = function(batch) if batch is not None else function(1) if required else function()
     except Exception as error:
         raise UsageError(f"{label} raised {type(error).__name__}: {error}") from error
-    return _checked(made, label, batch if batch is not None else (1 if required else None)
-                    if scalable else None)
+    return _checked(
+        made, label, batch if batch is not None else (1 if required else None) if scalable else None
+    )
 
 
 def _checked(made: Any, label: str, batch: int | None) -> Loaded:
-    if not (isinstance(made, tuple) and len(made) in (2, 3)
-            and isinstance(made[0], torch.nn.Module)):
-        given = type(made).__name__ if not isinstance(made, tuple) else \
-            f"a tuple of {', '.join(type(m).__name__ for m in made)}"
-        raise UsageError(f"{label} must return (model, inputs)", given=given,
-                         needs="a torch.nn.Module and a tensor, a tuple or a dict of inputs")
+    if not (
+        isinstance(made, tuple) and len(made) in (2, 3) and isinstance(made[0], torch.nn.Module)
+    ):
+        given = (
+            type(made).__name__
+            if not isinstance(made, tuple)
+            else f"a tuple of {', '.join(type(m).__name__ for m in made)}"
+        )
+        raise UsageError(
+            f"{label} must return (model, inputs)",
+            given=given,
+            needs="a torch.nn.Module and a tensor, a tuple or a dict of inputs",
+        )
     model, inputs = made[0], made[1]
     kwargs = dict(made[2]) if len(made) == 3 else {}
     if isinstance(inputs, Mapping):

@@ -67,11 +67,14 @@ class CompiledPrograms:
         return [e for g in self.graphs for e in g.weight_report]
 
 
-def compile_model(model: torch.nn.Module, args: Sequence[Any],
-                  kwargs: Mapping[str, Any] | None = None,
-                  options: Mapping[str, Any] | None = None) -> CompiledPrograms:
+def compile_model(
+    model: torch.nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> CompiledPrograms:
     """Compile without running; a model that needs several graphs is split by Dynamo."""
-    from temper.errors import CompileError  # noqa: PLC0415
+    from temper.errors import CompileError
 
     resolved = options if isinstance(options, Options) else resolve(options)
     started = time.perf_counter()
@@ -80,8 +83,10 @@ def compile_model(model: torch.nn.Module, args: Sequence[Any],
     except CompileError:
         return _compile_split(model, args, kwargs or {}, resolved)
     built = build(captured, resolved)
-    built.stages = {"capture": time.perf_counter() - started - sum(built.stages.values()),
-                    **built.stages}
+    built.stages = {
+        "capture": time.perf_counter() - started - sum(built.stages.values()),
+        **built.stages,
+    }
     return CompiledPrograms([built])
 
 
@@ -129,10 +134,11 @@ class _Clock:
         self.last = now
 
 
-def _compile_split(model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any],
-                   options: Options) -> CompiledPrograms:
+def _compile_split(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options
+) -> CompiledPrograms:
     """Let Dynamo cut the model into graphs; each is compiled and then run by eager torch."""
-    from temper.frontend.capture import capture_fx  # noqa: PLC0415
+    from temper.frontend.capture import capture_fx
 
     found = CompiledPrograms()
 

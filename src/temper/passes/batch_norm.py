@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from temper.frontend.graph import Captured
+from temper.frontend.node import Node, is_node
 from temper.options import Options
 from temper.passes.match import inherit
 
@@ -26,8 +27,7 @@ def fold_batch_norm(captured: Captured, options: Options) -> int:
         if node.target not in _BATCH_NORM:
             continue
         conv = node.args[0]
-        if not isinstance(conv, fx.Node) or conv.target not in _CONVOLUTIONS \
-                or len(conv.users) != 1:
+        if not is_node(conv) or conv.target not in _CONVOLUTIONS or len(conv.users) != 1:
             continue
         used = [u for u in node.users if u.users]
         if any(u.target is not operator.getitem or u.args[1] != 0 for u in used):
@@ -40,12 +40,12 @@ def fold_batch_norm(captured: Captured, options: Options) -> int:
     return hits
 
 
-def _fold(graph: fx.Graph, node: fx.Node, conv: fx.Node) -> None:
+def _fold(graph: fx.Graph, node: Node, conv: Node) -> None:
     _, gamma, beta, mean, var, _, eps = node.args
     weight = conv.args[1]
     bias = conv.args[2] if len(conv.args) > 2 else conv.kwargs.get("bias")
 
-    def emit(target: Any, *args: Any, **kwargs: Any) -> fx.Node:
+    def emit(target: Any, *args: Any, **kwargs: Any) -> Node:
         fakes = fx.node.map_arg(args, lambda n: n.meta["val"])
         new = graph.call_function(target, args, kwargs)
         inherit(new, node, target(*fakes, **kwargs))
@@ -53,17 +53,19 @@ def _fold(graph: fx.Graph, node: fx.Node, conv: fx.Node) -> None:
 
     # In float32: the folded weight is rounded once, to its own dtype.
     with graph.inserting_before(conv):
-        def wide(value: Any) -> fx.Node:
+
+        def wide(value: Any) -> Node:
             return emit(aten._to_copy.default, value, dtype=torch.float32)
 
-        gain = emit(aten.rsqrt.default, emit(aten.add.Tensor, wide(var), float(eps)))  # type: ignore[arg-type]
+        gain = emit(aten.rsqrt.default, emit(aten.add.Tensor, wide(var), float(eps)))
         if gamma is not None:
             gain = emit(aten.mul.Tensor, gain, wide(gamma))
-        rank = weight.meta["val"].dim()  # type: ignore[union-attr]
+        rank = weight.meta["val"].dim()
         column = emit(aten.view.default, gain, [-1] + [1] * (rank - 1))
-        dtype = weight.meta["val"].dtype  # type: ignore[union-attr]
-        new_weight = emit(aten._to_copy.default, emit(aten.mul.Tensor, wide(weight), column),
-                          dtype=dtype)
+        dtype = weight.meta["val"].dtype
+        new_weight = emit(
+            aten._to_copy.default, emit(aten.mul.Tensor, wide(weight), column), dtype=dtype
+        )
         shift = wide(mean) if bias is None else emit(aten.sub.Tensor, wide(mean), wide(bias))
         shift = emit(aten.neg.default, emit(aten.mul.Tensor, shift, gain))
         if beta is not None:

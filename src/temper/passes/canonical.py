@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from temper.frontend.graph import Captured
+from temper.frontend.node import Node, is_node
 from temper.options import Options
 
 aten = torch.ops.aten
@@ -57,10 +58,10 @@ def canonicalise(captured: Captured, options: Options) -> int:
     return hits
 
 
-def _same_as(node: fx.Node) -> fx.Node | None:
+def _same_as(node: Node) -> Node | None:
     """The argument that this node only repeats, if it does."""
-    source = node.args[0] if node.args else None
-    if not isinstance(source, fx.Node):
+    source: Node = node.args[0] if node.args else None
+    if not is_node(source):
         return None
     if node.target in _IDENTITY:
         return source
@@ -76,12 +77,12 @@ def _same_as(node: fx.Node) -> fx.Node | None:
     return None
 
 
-def _random(node: fx.Node) -> bool:
+def _random(node: Node) -> bool:
     tags = getattr(node.target, "tags", ())
     return torch.Tag.nondeterministic_seeded in tags
 
 
-def _key(node: fx.Node) -> Any:
+def _key(node: Node) -> Any:
     try:
         key = (node.target, _freeze(node.args), _freeze(node.kwargs))
         hash(key)
@@ -100,19 +101,19 @@ def _freeze(value: Any) -> Any:
     return value
 
 
-def _drop_expands(node: fx.Node) -> int:
+def _drop_expands(node: Node) -> int:
     """Elementwise ops broadcast by themselves: an expand before one is needless."""
     if node.target not in _BROADCASTING:
         return 0
     hits = 0
     shape = node.meta["val"].shape
     for index, argument in enumerate(node.args):
-        if not (isinstance(argument, fx.Node) and argument.target is aten.expand.default):
+        if not (is_node(argument) and argument.target is aten.expand.default):
             continue
         source = argument.args[0]
-        others = [a.meta["val"].shape for i, a in enumerate(node.args)
-                  if i != index and isinstance(a, fx.Node)]
-        if torch.broadcast_shapes(source.meta["val"].shape, *others) == shape:  # type: ignore[union-attr]
+        others = [a.meta["val"].shape for i, a in enumerate(node.args) if i != index and is_node(a)]
+        joint = torch.broadcast_shapes(source.meta["val"].shape, *others)  # type: ignore[no-untyped-call]
+        if joint == shape:
             node.update_arg(index, source)
             hits += 1
     return hits

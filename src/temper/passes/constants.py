@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from temper.frontend.graph import Argument, Captured
+from temper.frontend.node import Node, is_node
 from temper.options import Options
 
 _LIMIT_BYTES = 64 << 20  # larger results stay computed, not stored
@@ -20,7 +21,7 @@ _NUMBERS = frozenset({
 def fold_constants(captured: Captured, options: Options) -> int:
     """Evaluate constant subgraphs (masks, positions) and bake single numbers into their users."""
     graph = captured.graph
-    known: dict[fx.Node, Any] = {}
+    known: dict[Node, Any] = {}
     constant = {a.node: a.path for a in captured.arguments if a.role == "constant"}
     with torch.no_grad():
         for node in graph.nodes:
@@ -43,7 +44,7 @@ def fold_constants(captured: Captured, options: Options) -> int:
     return hits
 
 
-def _foldable(node: fx.Node, known: dict[fx.Node, Any]) -> bool:
+def _foldable(node: Node, known: dict[Node, Any]) -> bool:
     if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
         return False
     if any(source not in known for source in node.all_input_nodes):
@@ -56,24 +57,28 @@ def _foldable(node: fx.Node, known: dict[fx.Node, Any]) -> bool:
     )
 
 
-def _evaluate(node: fx.Node, known: dict[fx.Node, Any]) -> Any:
+def _evaluate(node: Node, known: dict[Node, Any]) -> Any:
     args = fx.node.map_arg(node.args, lambda n: known[n])
     kwargs = dict(fx.node.map_arg(node.kwargs, lambda n: known[n]))
     if kwargs.get("device") is not None:
         kwargs["device"] = torch.device("cpu")
-    return node.target(*args, **kwargs)  # type: ignore[operator, misc]
+    return node.target(*args, **kwargs)
 
 
-def _bake_numbers(node: fx.Node, known: dict[fx.Node, Any]) -> int:
+def _bake_numbers(node: Node, known: dict[Node, Any]) -> int:
     """A 0-d constant beside a tensor acts as a number, in torch's promotion too."""
     if node.target not in _NUMBERS:
         return 0
     hits = 0
     for index in (0, 1):
-        other, value = node.args[1 - index], known.get(node.args[index])  # type: ignore[arg-type]
-        if isinstance(value, torch.Tensor) and value.dim() == 0 and isinstance(other, fx.Node) \
-                and other not in known and (index == 1 or node.target is not
-                                            torch.ops.aten.sub.Tensor):
+        other, value = node.args[1 - index], known.get(node.args[index])
+        if (
+            isinstance(value, torch.Tensor)
+            and value.dim() == 0
+            and is_node(other)
+            and other not in known
+            and (index == 1 or node.target is not torch.ops.aten.sub.Tensor)
+        ):
             if index == 0 and node.target is torch.ops.aten.div.Tensor:
                 continue
             node.update_arg(index, value.item())
@@ -83,7 +88,7 @@ def _bake_numbers(node: fx.Node, known: dict[fx.Node, Any]) -> int:
     return hits
 
 
-def _replace(captured: Captured, node: fx.Node, value: torch.Tensor) -> None:
+def _replace(captured: Captured, node: Node, value: torch.Tensor) -> None:
     graph = captured.graph
     first = next(iter(graph.nodes))
     path = f"constant.{node.name}"

@@ -75,7 +75,9 @@ class Draft:
         used = {n for op in (*ops, *self.const_ops) for n in (*op.inputs, *op.outputs)}
         used |= {*self.base.inputs, *self.outputs}
         return self.base.replace(
-            ops=ops, const_ops=tuple(self.const_ops), outputs=tuple(self.outputs),
+            ops=ops,
+            const_ops=tuple(self.const_ops),
+            outputs=tuple(self.outputs),
             values={n: s for n, s in self.values.items() if n in used},
             weights={n: p for n, p in self.base.weights.items() if n in used},
         )

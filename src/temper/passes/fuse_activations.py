@@ -9,6 +9,7 @@ import torch
 from torch import fx
 
 from temper.frontend.graph import Captured
+from temper.frontend.node import Node
 from temper.options import Options
 from temper.passes.match import Call, Either, Match, Num, Var, call, rewrite
 
@@ -35,17 +36,25 @@ _CUBE = Either((
     call(aten.pow.Tensor_Scalar, _X, Num(3.0)),
     call(_MUL, call(_MUL, _X, _X), _X),
 ))  # fmt: skip
-_TANH_PART = call(_ADD, call(aten.tanh.default, call(
-    _MUL, call(_ADD, call(_MUL, _CUBE, Num(0.044715)), _X), Num(math.sqrt(2 / math.pi)))), Num(1.0))
+_TANH_PART = call(
+    _ADD,
+    call(
+        aten.tanh.default,
+        call(_MUL, call(_ADD, call(_MUL, _CUBE, Num(0.044715)), _X), Num(math.sqrt(2 / math.pi))),
+    ),
+    Num(1.0),
+)
 
 
 def _half_product(part: Any) -> Either:
     """0.5 * x * part in any grouping."""
-    return Either((
-        call(_MUL, _scaled(0.5, _X), part),
-        call(_MUL, _X, _scaled(0.5, part)),
-        _scaled(0.5, call(_MUL, _X, part)),
-    ))
+    return Either(
+        (
+            call(_MUL, _scaled(0.5, _X), part),
+            call(_MUL, _X, _scaled(0.5, part)),
+            _scaled(0.5, call(_MUL, _X, part)),
+        )
+    )
 
 
 # pattern -> target, keyword arguments
@@ -65,8 +74,13 @@ def fuse_activations(captured: Captured, options: Options) -> int:
     hits = 0
     for _, pattern, target, kwargs in _REWRITES:
 
-        def build(graph: fx.Graph, node: fx.Node, found: Match, target: Any = target,
-                  kwargs: dict[str, Any] = kwargs) -> fx.Node | None:
+        def build(
+            graph: fx.Graph,
+            node: Node,
+            found: Match,
+            target: Any = target,
+            kwargs: dict[str, Any] = kwargs,
+        ) -> Node | None:
             if found["x"].meta["val"].dtype != node.meta["val"].dtype:
                 return None
             return graph.call_function(target, (found["x"],), kwargs)

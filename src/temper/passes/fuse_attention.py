@@ -10,6 +10,7 @@ from torch import fx
 
 from temper.frontend.graph import Captured
 from temper.frontend.lowering.fused import concat_heads, rotary_embedding, split_qkv_heads
+from temper.frontend.node import Node, is_node
 from temper.options import Options
 from temper.passes.match import Either, Match, Num, Var, call, inherit, rewrite, strip_casts
 
@@ -34,14 +35,15 @@ _ATTENTION = call(
 def fuse_attention(captured: Captured, options: Options) -> int:
     """softmax(q k^T * scale + mask) v, on (B, heads, S, d)."""
 
-    def build(graph: fx.Graph, node: fx.Node, found: Match) -> fx.Node | None:
+    def build(graph: fx.Graph, node: Node, found: Match) -> Node | None:
         q, turned, v = found["q"], strip_casts(found["kt"]), found["v"]
         rank = q.meta["val"].dim()
         dim = found["softmax"].args[1] % rank
-        if rank not in (3, 4) or dim != rank - 1 or not isinstance(turned, fx.Node):
+        if rank not in (3, 4) or dim != rank - 1 or not is_node(turned):
             return None
-        if turned.target is not aten.transpose.int or \
-                sorted(d % rank for d in turned.args[1:3]) != [rank - 2, rank - 1]:  # type: ignore[operator]
+        if turned.target is not aten.transpose.int or sorted(
+            d % rank for d in turned.args[1:3]
+        ) != [rank - 2, rank - 1]:
             return None
         k = turned.args[0]
         scale = found.bound.get("mul", 1 / found.bound["div"] if "div" in found.bound else 1.0)
@@ -49,7 +51,8 @@ def fuse_attention(captured: Captured, options: Options) -> int:
         if mask is not None and not mask.meta["val"].dtype.is_floating_point:
             return None
         return graph.call_function(
-            aten.scaled_dot_product_attention.default, (q, k, v, mask), {"scale": scale})
+            aten.scaled_dot_product_attention.default, (q, k, v, mask), {"scale": scale}
+        )
 
     return rewrite(captured.graph, _ATTENTION, build)
 
@@ -59,7 +62,7 @@ def fuse_rotary(captured: Captured, options: Options) -> int:
     first = call(aten.mul.Tensor, Var("x"), Var("cos"))
     second = call(aten.mul.Tensor, call(aten.cat.default, name="cat"), Var("sin"))
 
-    def build(graph: fx.Graph, node: fx.Node, found: Match) -> fx.Node | None:
+    def build(graph: fx.Graph, node: Node, found: Match) -> Node | None:
         x = found["x"]
         if not _rotates_half(found["cat"], x):
             return None
@@ -68,27 +71,30 @@ def fuse_rotary(captured: Captured, options: Options) -> int:
     return rewrite(captured.graph, call(aten.add.Tensor, first, second), build)
 
 
-def _rotates_half(cat: fx.Node, x: fx.Node) -> bool:
+def _rotates_half(cat: Node, x: Node) -> bool:
     parts = cat.args[0]
     width = x.meta["val"].shape[-1]
     rank = x.meta["val"].dim()
     dim = cat.args[1] if len(cat.args) > 1 else 0
-    if len(parts) != 2 or int(dim) % rank != rank - 1:  # type: ignore[arg-type, call-overload]
+    if len(parts) != 2 or int(dim) % rank != rank - 1:
         return False
-    minus, plain = parts  # type: ignore[misc]
-    if not isinstance(minus, fx.Node) or minus.target is not aten.neg.default:
+    minus, plain = parts
+    if not is_node(minus) or minus.target is not aten.neg.default:
         return False
     return _slice_of(minus.args[0], x, width // 2, width) and _slice_of(plain, x, 0, width // 2)
 
 
-def _slice_of(node: Any, x: fx.Node, start: int, stop: int) -> bool:
-    if not isinstance(node, fx.Node) or node.target is not aten.slice.Tensor:
+def _slice_of(node: Any, x: Node, start: int, stop: int) -> bool:
+    if not is_node(node) or node.target is not aten.slice.Tensor:
         return False
     args = [*node.args[1:], None, None, None]
     rank, width = x.meta["val"].dim(), x.meta["val"].shape[-1]
-    return (strip_casts(node.args[0]) is strip_casts(x)
-            and int(args[0] or 0) % rank == rank - 1  # type: ignore[call-overload]
-            and int(args[1] or 0) == start and min(int(args[2] or width), width) == stop)  # type: ignore[call-overload]
+    return (
+        strip_casts(node.args[0]) is strip_casts(x)
+        and int(args[0] or 0) % rank == rank - 1
+        and int(args[1] or 0) == start
+        and min(int(args[2] or width), width) == stop
+    )
 
 
 def fuse_heads(captured: Captured, options: Options) -> int:
@@ -99,7 +105,7 @@ def fuse_heads(captured: Captured, options: Options) -> int:
 def _fuse_concat(graph: fx.Graph) -> int:
     """transpose(1, 2) and reshape of (B, heads, S, d) to (B, S, heads * d)."""
 
-    def build(graph: fx.Graph, node: fx.Node, found: Match) -> fx.Node | None:
+    def build(graph: fx.Graph, node: Node, found: Match) -> Node | None:
         x, turned = found["x"], found["t"]
         if x.meta["val"].dim() != 4 or sorted(d % 4 for d in turned.args[1:3]) != [1, 2]:
             return None
@@ -136,12 +142,12 @@ def _fuse_split(graph: fx.Graph) -> int:
     return hits
 
 
-def _head_views(split: fx.Node) -> list[fx.Node] | None:
+def _head_views(split: Node) -> list[Node] | None:
     """The three (B, heads, S, d) values made of a split's parts, or None."""
-    source = split.args[0].meta["val"]  # type: ignore[union-attr]
+    source = split.args[0].meta["val"]
     parts = split.meta["val"]
     dim = split.args[2] if len(split.args) > 2 else 0
-    if source.dim() != 3 or len(parts) != 3 or int(dim) % 3 != 2:  # type: ignore[call-overload]
+    if source.dim() != 3 or len(parts) != 3 or int(dim) % 3 != 2:
         return None
     found: dict[int, fx.Node] = {}
     for getitem in split.users:
@@ -154,12 +160,13 @@ def _head_views(split: fx.Node) -> list[fx.Node] | None:
         if turned.target not in (aten.transpose.int, aten.permute.default):
             return None
         batch, rows, heads, width = view.meta["val"].shape
-        if tuple(turned.meta["val"].shape) != (batch, heads, rows, width) or \
-                (batch, rows) != tuple(source.shape[:2]):
+        if tuple(turned.meta["val"].shape) != (batch, heads, rows, width) or (batch, rows) != tuple(
+            source.shape[:2]
+        ):
             return None
-        if turned.target is aten.permute.default and list(turned.args[1]) != [0, 2, 1, 3]:  # type: ignore[arg-type]
+        if turned.target is aten.permute.default and list(turned.args[1]) != [0, 2, 1, 3]:
             return None
-        found[getitem.args[1]] = turned  # type: ignore[index]
+        found[getitem.args[1]] = turned
     if len(found) != 3 or len({t.meta["val"].shape[-1] for t in found.values()}) != 1:
         return None
     return [found[i] for i in range(3)]

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from temper.frontend.graph import Captured
+from temper.frontend.node import Node, is_node
 from temper.options import Options
 from temper.passes.match import Match, Var, call, inherit, rewrite
 
@@ -22,7 +23,7 @@ def fuse_linear(captured: Captured, options: Options) -> int:
     """matmul(x, w) + bias, with w from the model, to linear."""
     pattern = call(aten.add.Tensor, call(_MATMULS, Var("x"), Var("w"), name="mm"), Var("b"))
 
-    def build(graph: fx.Graph, node: fx.Node, found: Match) -> fx.Node | None:
+    def build(graph: fx.Graph, node: Node, found: Match) -> Node | None:
         w, b = found["w"].meta["val"], found["b"].meta["val"]
         if w.dim() != 2 or tuple(b.shape) != (w.shape[1],) or found["mm"].kwargs:
             return None
@@ -41,7 +42,7 @@ def merge_linears(captured: Captured, options: Options) -> int:
     Only where all three are split into heads afterwards and their weights have one format.
     """
     graph = captured.graph
-    groups: dict[fx.Node, list[fx.Node]] = defaultdict(list)
+    groups: dict[Node, list[Node]] = defaultdict(list)
     for node in graph.nodes:
         if node.target is aten.linear.default and _feeds_heads(node):
             groups[node.args[0]].append(node)
@@ -57,32 +58,33 @@ def merge_linears(captured: Captured, options: Options) -> int:
     return hits
 
 
-def _feeds_heads(node: fx.Node) -> bool:
+def _feeds_heads(node: Node) -> bool:
     """linear -> view (B, S, heads, d) -> transpose(1, 2), and nothing else."""
     if len(node.users) != 1 or node.meta["val"].dim() != 3:
         return False
     view = next(iter(node.users))
-    if view.target not in (aten.view.default, aten.reshape.default) \
-            or view.meta["val"].dim() != 4:
+    if view.target not in (aten.view.default, aten.reshape.default) or view.meta["val"].dim() != 4:
         return False
-    return all(u.target is aten.transpose.int and sorted(d % 4 for d in u.args[1:3]) == [1, 2]
-               for u in view.users)
+    return all(
+        u.target is aten.transpose.int and sorted(d % 4 for d in u.args[1:3]) == [1, 2]
+        for u in view.users
+    )
 
 
-def _signature(node: fx.Node) -> tuple[Any, ...]:
+def _signature(node: Node) -> tuple[Any, ...]:
     bias = len(node.args) > 2 and node.args[2] is not None
     fmt = (node.meta.get("weight_format") or {}).get("format")
     return bias, fmt, node.meta["val"].dtype
 
 
-def _merge(graph: fx.Graph, source: fx.Node, nodes: list[fx.Node]) -> None:
+def _merge(graph: fx.Graph, source: Node, nodes: list[Node]) -> None:
     first = nodes[0]
-    sizes = [n.args[1].meta["val"].shape[0] for n in nodes]  # type: ignore[union-attr]
+    sizes = [n.args[1].meta["val"].shape[0] for n in nodes]
 
-    def cat(index: int) -> fx.Node:
+    def cat(index: int) -> Node:
         parts = [n.args[index] for n in nodes]
         new = graph.call_function(aten.cat.default, (parts, 0))
-        inherit(new, first, torch.cat([p.meta["val"] for p in parts], 0))  # type: ignore[union-attr]
+        inherit(new, first, torch.cat([p.meta["val"] for p in parts], 0))
         return new
 
     # Weights are placeholders or come from constants alone; only overrides may stand later.
@@ -124,7 +126,7 @@ def fuse_transposes(captured: Captured, options: Options) -> int:
 
 
 def _swaps_last_two(node: Any) -> bool:
-    if not isinstance(node, fx.Node):
+    if not is_node(node):
         return False
     rank = node.meta["val"].dim() if isinstance(node.meta.get("val"), torch.Tensor) else 0
     if rank < 2:
@@ -133,8 +135,8 @@ def _swaps_last_two(node: Any) -> bool:
         return True
     last = [rank - 2, rank - 1]
     if node.target is aten.transpose.int:
-        return sorted(int(d) % rank for d in node.args[1:3]) == last  # type: ignore[arg-type]
+        return sorted(int(d) % rank for d in node.args[1:3]) == last
     if node.target is aten.permute.default:
-        dims = [int(d) % rank for d in node.args[1]]  # type: ignore[union-attr]
+        dims = [int(d) % rank for d in node.args[1]]
         return dims == [*range(rank - 2), rank - 1, rank - 2]
     return False

@@ -8,6 +8,7 @@ import torch
 from torch import fx
 
 from temper.frontend.graph import Captured
+from temper.frontend.node import Node
 from temper.options import Options
 from temper.passes.match import (
     Either,
@@ -27,15 +28,16 @@ aten = torch.ops.aten
 _X, _W, _B = Var("x"), Var("w"), Var("b")
 _MUL, _ADD, _SUB, _DIV = aten.mul.Tensor, aten.add.Tensor, aten.sub.Tensor, aten.div.Tensor
 _SHIFTED = call(_SUB, _X, call(aten.amax.default, _X, name="max"))
-_EXP = Either((call(aten.exp.default, _SHIFTED, name="exp"),
-               call(aten.exp.default, _X, name="exp")))
+_EXP = Either(
+    (call(aten.exp.default, _SHIFTED, name="exp"), call(aten.exp.default, _X, name="exp"))
+)
 
 
 def fuse_softmax(captured: Captured, options: Options) -> int:
     """exp(x - max) / sum, with or without the maximum."""
     pattern = call(_DIV, _EXP, call(aten.sum.dim_IntList, Var("same"), name="sum"))
 
-    def build(graph: fx.Graph, node: fx.Node, found: Match) -> fx.Node | None:
+    def build(graph: fx.Graph, node: Node, found: Match) -> Node | None:
         total = found["sum"]
         if strip_casts(found["same"]) is not found["exp"]:
             return None
@@ -89,7 +91,7 @@ def fuse_norms(captured: Captured, options: Options) -> int:
     return hits
 
 
-def _layer_norm(graph: fx.Graph, node: fx.Node, found: Match) -> fx.Node | None:
+def _layer_norm(graph: fx.Graph, node: Node, found: Match) -> Node | None:
     var = found["var"]
     if var.target is aten.var.correction and var.kwargs.get("correction") != 0:
         return None
@@ -98,12 +100,13 @@ def _layer_norm(graph: fx.Graph, node: fx.Node, found: Match) -> fx.Node | None:
     return _build(graph, node, found, aten.layer_norm.default, ("w", "b"))
 
 
-def _rms_norm(graph: fx.Graph, node: fx.Node, found: Match) -> fx.Node | None:
+def _rms_norm(graph: fx.Graph, node: Node, found: Match) -> Node | None:
     return _build(graph, node, found, aten.rms_norm.default, ("w",))
 
 
-def _build(graph: fx.Graph, node: fx.Node, found: Match, target: Any,
-           operands: tuple[str, ...]) -> fx.Node | None:
+def _build(
+    graph: fx.Graph, node: Node, found: Match, target: Any, operands: tuple[str, ...]
+) -> Node | None:
     """Over the last dimension only; operands must be vectors of its length."""
     x = strip_casts(found["x"])
     shape = x.meta["val"].shape

@@ -90,6 +90,7 @@ def run_passes(passes: Sequence[Pass], subject: Any, options: Options) -> list[P
             enabled = False
         started = time.perf_counter()
         hits = one.run(subject, options) if enabled else 0
-        reports.append(PassReport(one.name, hits, time.perf_counter() - started, enabled,
-                                  one.meaning))
+        reports.append(
+            PassReport(one.name, hits, time.perf_counter() - started, enabled, one.meaning)
+        )
     return reports

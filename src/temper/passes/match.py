@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from temper.frontend.node import Node, is_node
+
 aten = torch.ops.aten
 
 CASTS = (aten._to_copy.default, aten.to.dtype)
@@ -52,7 +54,7 @@ class Match:
     """Bound names and the nodes that the pattern covered, root first."""
 
     bound: dict[str, Any] = field(default_factory=dict)
-    nodes: list[fx.Node] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
 
     def copy(self) -> Match:
         return Match(dict(self.bound), list(self.nodes))
@@ -67,7 +69,7 @@ def call(targets: Any, *args: Any, name: str = "") -> Call:
 
 def strip_casts(node: Any) -> Any:
     """The value behind float casts."""
-    while isinstance(node, fx.Node) and node.target in CASTS:
+    while is_node(node) and node.target in CASTS:
         node = node.args[0]
     return node
 
@@ -83,8 +85,10 @@ def _matches(node: Any, pattern: Any, state: Match) -> Iterator[Match]:
             yield from _matches(node, option, state)
         return
     if isinstance(pattern, Num):
-        if isinstance(node, (int, float)) and not isinstance(node, bool) and (
-            pattern.value is None or math.isclose(node, pattern.value, rel_tol=1e-3)
+        if (
+            isinstance(node, (int, float))
+            and not isinstance(node, bool)
+            and (pattern.value is None or math.isclose(node, pattern.value, rel_tol=1e-3))
         ):
             new = state.copy()
             if pattern.name:
@@ -92,7 +96,7 @@ def _matches(node: Any, pattern: Any, state: Match) -> Iterator[Match]:
             yield new
         return
     if isinstance(pattern, Var):
-        if not isinstance(node, fx.Node):
+        if not is_node(node):
             return
         bound = state.bound.get(pattern.name)
         if bound is None:
@@ -103,10 +107,10 @@ def _matches(node: Any, pattern: Any, state: Match) -> Iterator[Match]:
             yield state
         return
     covered = []
-    while isinstance(node, fx.Node) and node.target in CASTS and node.target not in pattern.targets:
+    while is_node(node) and node.target in CASTS and node.target not in pattern.targets:
         covered.append(node)
         node = node.args[0]
-    if not isinstance(node, fx.Node) or node.target not in pattern.targets:
+    if not is_node(node) or node.target not in pattern.targets:
         return
     if len(node.args) < len(pattern.args):
         return
@@ -129,14 +133,15 @@ def _all(args: list[Any], patterns: list[Any], state: Match) -> Iterator[Match]:
         yield from _all(args[1:], patterns[1:], new)
 
 
-def closed(found: Match, root: fx.Node) -> bool:
+def closed(found: Match, root: Node) -> bool:
     """Whether nobody outside the match reads an inner node of it."""
     inner = set(found.nodes) - {root}
     return all(user in inner or user is root for node in inner for user in node.users)
 
 
-def rewrite(graph: fx.Graph, pattern: Any,
-            build: Callable[[fx.Graph, fx.Node, Match], fx.Node | None]) -> int:
+def rewrite(
+    graph: fx.Graph, pattern: Any, build: Callable[[fx.Graph, fx.Node, Match], fx.Node | None]
+) -> int:
     """Replace every closed match of the pattern by what ``build`` makes of it."""
     hits = 0
     for node in reversed(list(graph.nodes)):
@@ -157,7 +162,7 @@ def rewrite(graph: fx.Graph, pattern: Any,
     return hits
 
 
-def inherit(new: fx.Node, old: fx.Node, val: Any) -> None:
+def inherit(new: Node, old: Node, val: Any) -> None:
     """Give a new node the old one's origin and a value of its own."""
     for key in ("nn_module_stack", "stack_trace"):
         if key in old.meta and key not in new.meta:
@@ -165,7 +170,7 @@ def inherit(new: fx.Node, old: fx.Node, val: Any) -> None:
     new.meta["val"] = val
 
 
-def cast_back(graph: fx.Graph, new: fx.Node, old: fx.Node) -> fx.Node:
+def cast_back(graph: fx.Graph, new: Node, old: Node) -> Node:
     """A cast to the dtype that the old node had, if the new one differs."""
     wanted = old.meta["val"].dtype
     if new.meta["val"].dtype == wanted:
@@ -175,6 +180,6 @@ def cast_back(graph: fx.Graph, new: fx.Node, old: fx.Node) -> fx.Node:
     return cast
 
 
-def value_like(node: fx.Node, dtype: torch.dtype) -> Any:
+def value_like(node: Node, dtype: torch.dtype) -> Any:
     """The node's fake value in another dtype."""
     return node.meta["val"].to(dtype)

@@ -57,8 +57,13 @@ def _join(draft: Draft, index: int, op: Op, chain: list[list[object]]) -> int:
     if earlier is not None:
         new = Op("Unary", before.inputs, op.outputs, {"functions": [*earlier, *chain]}, op.source)
     elif before.kind == "BinaryNg" and len(before.inputs) == 2:
-        new = Op("BinaryNg", before.inputs, op.outputs,
-                 {**before.attrs, "post": [*before.attr("post"), *chain]}, before.source)
+        new = Op(
+            "BinaryNg",
+            before.inputs,
+            op.outputs,
+            {**before.attrs, "post": [*before.attr("post"), *chain]},
+            before.source,
+        )
     else:
         return 0
     draft.remove(index)
@@ -84,7 +89,15 @@ def _absorb(draft: Draft, index: int, op: Op) -> int:
         inputs = list(current.inputs)
         inputs[side] = before.inputs[0]
         draft.remove(draft.producer[source])
-        draft.replace(index, Op("BinaryNg", tuple(inputs), current.outputs,
-                                {**current.attrs, key: chain}, current.source))
+        draft.replace(
+            index,
+            Op(
+                "BinaryNg",
+                tuple(inputs),
+                current.outputs,
+                {**current.attrs, key: chain},
+                current.source,
+            ),
+        )
         hits += 1
     return hits

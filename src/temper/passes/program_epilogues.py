@@ -44,8 +44,16 @@ def _activation(draft: Draft, index: int, op: Op) -> int:
         return 0
     place = draft.producer[source]
     draft.remove(index)
-    draft.replace(place, Op(before.kind, before.inputs, op.outputs,
-                            {**before.attrs, "activations": functions}, before.source))
+    draft.replace(
+        place,
+        Op(
+            before.kind,
+            before.inputs,
+            op.outputs,
+            {**before.attrs, "activations": functions},
+            before.source,
+        ),
+    )
     return 1
 
 
@@ -55,8 +63,7 @@ def _residual(draft: Draft, index: int, op: Op) -> int:
     operands = list(op.attr("operands"))
     if before is None or before.kind != "BinaryNg" or "residual" in operands:
         return 0
-    if before.attr("function") != "add" or len(before.inputs) != 2 \
-            or not draft.sole_reader(source):
+    if before.attr("function") != "add" or len(before.inputs) != 2 or not draft.sole_reader(source):
         return 0
     if any(before.attr(chain) for chain in ("lhs", "rhs", "post")):
         return 0
@@ -64,7 +71,14 @@ def _residual(draft: Draft, index: int, op: Op) -> int:
     if left.shape != right.shape or left.format != right.format:
         return 0
     draft.remove(draft.producer[source])
-    draft.replace(index, Op(op.kind, (before.inputs[0], *op.inputs[1:], before.inputs[1]),
-                            op.outputs, {**op.attrs, "operands": [*operands, "residual"]},
-                            op.source))
+    draft.replace(
+        index,
+        Op(
+            op.kind,
+            (before.inputs[0], *op.inputs[1:], before.inputs[1]),
+            op.outputs,
+            {**op.attrs, "operands": [*operands, "residual"]},
+            op.source,
+        ),
+    )
     return 1

@@ -12,8 +12,9 @@ from torch import fx
 
 from temper.formats.names import canonical_format
 from temper.frontend.graph import Captured
-from temper.frontend.weight_op import OVERRIDE_NAMES
+from temper.frontend.node import is_node
 from temper.frontend.weight_config import DEFAULT_KEY, read_config
+from temper.frontend.weight_op import OVERRIDE_NAMES
 from temper.frontend.weight_report import WeightFormatEntry
 from temper.options import Options
 
@@ -40,7 +41,7 @@ def assign_weight_formats(captured: Captured, options: Options) -> int:
     hits = 0
     for node in captured.graph.nodes:
         operand = _WEIGHT_OPERAND.get(node.target)
-        if operand is None or not isinstance(node.args[operand], fx.Node):
+        if operand is None or not is_node(node.args[operand]):
             continue
         path, override = _trace(node.args[operand], paths)
         if path is None:
@@ -66,8 +67,11 @@ def assign_weight_formats(captured: Captured, options: Options) -> int:
     _explain_the_rest(captured, requested, origins, entries)
     captured.weight_report = list(entries.values())
     if any("float32" in e.reason for e in entries.values()):
-        warnings.warn("block-float weights were asked for a float32 model; cast it with "
-                      "model.to(torch.bfloat16) before compiling", stacklevel=2)
+        warnings.warn(
+            "block-float weights were asked for a float32 model; cast it with "
+            "model.to(torch.bfloat16) before compiling",
+            stacklevel=2,
+        )
     return hits
 
 
@@ -112,7 +116,7 @@ def clean(path: str) -> str:
 def _trace(node: Any, paths: Mapping[str, str]) -> tuple[str | None, fx.Node | None]:
     """The parameter behind layout-only ops, and an override op on the way."""
     override = None
-    while isinstance(node, fx.Node):
+    while is_node(node):
         if node.op == "placeholder":
             return paths.get(node.name), override
         if node.target is _OVERRIDE:
@@ -123,8 +127,12 @@ def _trace(node: Any, paths: Mapping[str, str]) -> tuple[str | None, fx.Node | N
     return None, None
 
 
-def _explain_the_rest(captured: Captured, requested: Mapping[str, str],
-                      origins: Mapping[str, str], entries: dict[str, WeightFormatEntry]) -> None:
+def _explain_the_rest(
+    captured: Captured,
+    requested: Mapping[str, str],
+    origins: Mapping[str, str],
+    entries: dict[str, WeightFormatEntry],
+) -> None:
     """Requests that reached no matmul: explicit ones are reported with the reason."""
     overridden = {}
     paths = {a.node: a.path for a in captured.arguments if a.role == "weight"}
@@ -138,8 +146,9 @@ def _explain_the_rest(captured: Captured, requested: Mapping[str, str],
         if path in entries:
             continue
         dtype = str(captured.weights[path].dtype).removeprefix("torch.")
-        entries[path] = WeightFormatEntry(path, _short(fmt), origins.get(path, "in the model"),
-                                          dtype, _reason(captured, path))
+        entries[path] = WeightFormatEntry(
+            path, _short(fmt), origins.get(path, "in the model"), dtype, _reason(captured, path)
+        )
 
 
 def _reason(captured: Captured, path: str) -> str:

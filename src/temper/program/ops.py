@@ -32,7 +32,7 @@ class OpKind:
 
 
 # Attributes of every op that computes on the matrix engine.
-#   fidelity: LoFi | HiFi2 | HiFi3 | HiFi4 ; fp32_acc: accumulate in float32 instead of bfloat16 Dest
+# fp32_acc: accumulate in float32 instead of a bfloat16 Dest.
 _COMPUTE = {"fidelity": "HiFi4", "fp32_acc": False, "packer_l1_acc": False, "approx": False}
 # A fused activation or a chain of them: a list of [name, *parameters], e.g. [["relu"]] or
 # [["clamp", 0.0, None], ["add", 1e-7], ["log"]].
@@ -52,60 +52,164 @@ _TABLE = [
     # config: None, or the ttnn program config as a mapping with "name" (class name without the
     # "ProgramConfig" suffix) and its numbers: grid [x, y], in0_block_w, out_subblock_h/w,
     # out_block_h/w, per_core_m, per_core_n, mcast_in0, fuse_batch.
-    OpKind("Matmul", "matmul", "MatmulDeviceOperation", ("a", "b", "bias?"),
-           {"transpose_a": False, "transpose_b": False, "activations": [], "config": None,
-            **_COMPUTE}, matrix=True),
+    OpKind(
+        "Matmul",
+        "matmul",
+        "MatmulDeviceOperation",
+        ("a", "b", "bias?"),
+        {"transpose_a": False, "transpose_b": False, "activations": [], "config": None, **_COMPUTE},
+        matrix=True,
+    ),
     # x (1,1,N*H*W,C); weight logical (O, C/groups, kh, kw) until prepared, then the spec is
     # (1, 1, kh*kw*C, O) in tiles while hosts may keep any form; bias (O).
-    OpKind("Conv2d", "conv2d", "Conv2dDeviceOperation", ("x", "weight", "bias?"),
-           {**_WINDOW, "groups": 1, "in_channels": 1, "out_channels": 1, "activations": [],
-            "prepared": False, "act_block_h": 0, **_COMPUTE}, matrix=True),
-    OpKind("ConvTranspose2d", "conv2d", "ConvTranspose2dDeviceOperation", ("x", "weight", "bias?"),
-           {**_WINDOW, "output_padding": [0, 0], "groups": 1, "in_channels": 1, "out_channels": 1,
-            "activations": [], "prepared": False, **_COMPUTE}, matrix=True),
+    OpKind(
+        "Conv2d",
+        "conv2d",
+        "Conv2dDeviceOperation",
+        ("x", "weight", "bias?"),
+        {
+            **_WINDOW,
+            "groups": 1,
+            "in_channels": 1,
+            "out_channels": 1,
+            "activations": [],
+            "prepared": False,
+            "act_block_h": 0,
+            **_COMPUTE,
+        },
+        matrix=True,
+    ),
+    OpKind(
+        "ConvTranspose2d",
+        "conv2d",
+        "ConvTranspose2dDeviceOperation",
+        ("x", "weight", "bias?"),
+        {
+            **_WINDOW,
+            "output_padding": [0, 0],
+            "groups": 1,
+            "in_channels": 1,
+            "out_channels": 1,
+            "activations": [],
+            "prepared": False,
+            **_COMPUTE,
+        },
+        matrix=True,
+    ),
     OpKind("PrepareConvWeight", "conv_prepare", "PrepareConv2dWeights", ("weight",), {"groups": 1}),
-    OpKind("Pool2d", "pool", "Pool2D", ("x",),
-           {**_WINDOW, "function": "max", "channels": 1, "ceil_mode": False,
-            "count_include_pad": True, "divisor": None}),
-    OpKind("Upsample", "upsample", "UpSampleDeviceOperation", ("x",),  # x (N, H, W, C)
-           {"scale": [1.0, 1.0], "out_size": None, "mode": "nearest", "align_corners": False}),
+    OpKind(
+        "Pool2d",
+        "pool",
+        "Pool2D",
+        ("x",),
+        {
+            **_WINDOW,
+            "function": "max",
+            "channels": 1,
+            "ceil_mode": False,
+            "count_include_pad": True,
+            "divisor": None,
+        },
+    ),
+    OpKind(
+        "Upsample",
+        "upsample",
+        "UpSampleDeviceOperation",
+        ("x",),  # x (N, H, W, C)
+        {"scale": [1.0, 1.0], "out_size": None, "mode": "nearest", "align_corners": False},
+    ),
     OpKind("Halo", "halo", "HaloDeviceOperation", ("x",), {**_WINDOW}),  # values unchanged
     # functions: chain as above.
     OpKind("Unary", "unary", "UnaryDeviceOperation", ("x",), {"functions": []}),
     # b or scalar; broadcast as numpy does. lhs/rhs/post: chains applied to a, to b, to the result.
-    OpKind("BinaryNg", "binary", "BinaryNgDeviceOperation", ("a", "b?"),
-           {"function": "add", "scalar": None, "scalar_first": False, "lhs": [], "rhs": [],
-            "post": []}),
+    OpKind(
+        "BinaryNg",
+        "binary",
+        "BinaryNgDeviceOperation",
+        ("a", "b?"),
+        {
+            "function": "add",
+            "scalar": None,
+            "scalar_first": False,
+            "lhs": [],
+            "rhs": [],
+            "post": [],
+        },
+    ),
     # where(a, b, c), addcmul/addcdiv(a, b, c, value), lerp(a, b, c), clamp(a, b=min, c=max).
-    OpKind("Ternary", "ternary", "TernaryDeviceOperation", ("a", "b?", "c?"),
-           {"function": "where", "value": None, "b_scalar": None, "c_scalar": None}),
+    OpKind(
+        "Ternary",
+        "ternary",
+        "TernaryDeviceOperation",
+        ("a", "b?", "c?"),
+        {"function": "where", "value": None, "b_scalar": None, "c_scalar": None},
+    ),
     # sum | mean | max | min | prod | var | std (correction) | any | all
-    OpKind("Reduce", "reduce", "ReduceDeviceOperation", ("x",),
-           {"function": "sum", "dims": [], "keepdim": False, "correction": 1, **_COMPUTE}),
-    OpKind("Softmax", "softmax", "SoftmaxDeviceOperation", ("x", "mask?"),
-           {"dim": -1, "scale": None, "numeric_stable": True, **_COMPUTE}),
+    OpKind(
+        "Reduce",
+        "reduce",
+        "ReduceDeviceOperation",
+        ("x",),
+        {"function": "sum", "dims": [], "keepdim": False, "correction": 1, **_COMPUTE},
+    ),
+    OpKind(
+        "Softmax",
+        "softmax",
+        "SoftmaxDeviceOperation",
+        ("x", "mask?"),
+        {"dim": -1, "scale": None, "numeric_stable": True, **_COMPUTE},
+    ),
     # norm: layer | rms, over the last dimension; residual is added to x first.
-    OpKind("LayerNorm", "layernorm", "LayerNormDeviceOperation",
-           ("x", "weight?", "bias?", "residual?"),
-           {"norm": "layer", "eps": 1e-5, "operands": ["x"], "activations": [], **_COMPUTE}),
-    OpKind("GroupNorm", "groupnorm", "GroupNormDeviceOperation", ("x", "weight?", "bias?"),
-           {"groups": 1, "eps": 1e-5, **_COMPUTE}),  # x (N, 1, H*W, C)
-    OpKind("BatchNorm", "batchnorm", "BatchNormOperation",
-           ("x", "mean", "var", "weight?", "bias?"), {"eps": 1e-5, **_COMPUTE}),  # x (N, C, H, W)
-    OpKind("Sdpa", "sdpa", "SDPAOperation", ("q", "k", "v", "mask?"),
-           {"scale": None, "causal": False, **_COMPUTE}, matrix=True),
-    OpKind("CreateQkvHeads", "heads", "NlpCreateHeadsDeviceOperation", ("x",),
-           {"heads": 1, "kv_heads": 1, "transpose_k": False}),  # (B,S,3*H) -> q, k, v (B,h,S,d)
-    OpKind("ConcatHeads", "heads", "NLPConcatHeadsDeviceOperation", ("x",), {}),  # (B,h,S,d)->(B,S,h*d)
+    OpKind(
+        "LayerNorm",
+        "layernorm",
+        "LayerNormDeviceOperation",
+        ("x", "weight?", "bias?", "residual?"),
+        {"norm": "layer", "eps": 1e-5, "operands": ["x"], "activations": [], **_COMPUTE},
+    ),
+    OpKind(
+        "GroupNorm",
+        "groupnorm",
+        "GroupNormDeviceOperation",
+        ("x", "weight?", "bias?"),
+        {"groups": 1, "eps": 1e-5, **_COMPUTE},
+    ),  # x (N, 1, H*W, C)
+    OpKind(
+        "BatchNorm",
+        "batchnorm",
+        "BatchNormOperation",
+        ("x", "mean", "var", "weight?", "bias?"),
+        {"eps": 1e-5, **_COMPUTE},
+    ),  # x (N, C, H, W)
+    OpKind(
+        "Sdpa",
+        "sdpa",
+        "SDPAOperation",
+        ("q", "k", "v", "mask?"),
+        {"scale": None, "causal": False, **_COMPUTE},
+        matrix=True,
+    ),
+    OpKind(
+        "CreateQkvHeads",
+        "heads",
+        "NlpCreateHeadsDeviceOperation",
+        ("x",),
+        {"heads": 1, "kv_heads": 1, "transpose_k": False},
+    ),  # (B,S,3*H) -> q, k, v (B,h,S,d)
+    OpKind(
+        "ConcatHeads", "heads", "NLPConcatHeadsDeviceOperation", ("x",), {}
+    ),  # (B,h,S,d)->(B,S,h*d)
     # x * cos + rotate_half(x) * sin, rounded once.
     OpKind("RotaryEmbedding", "rope", "RotaryEmbedding", ("x", "cos", "sin"), {}),
     OpKind("Embeddings", "embedding", "EmbeddingsDeviceOperation", ("ids", "table"), {}),
     OpKind("Gather", "gather_scatter", "GatherDeviceOperation", ("x", "index"), {"dim": 0}),
-    OpKind("Slice", "slice", "SliceDeviceOperation", ("x",),
-           {"begins": [], "ends": [], "steps": []}),  # one entry a dimension
+    OpKind(
+        "Slice", "slice", "SliceDeviceOperation", ("x",), {"begins": [], "ends": [], "steps": []}
+    ),  # one entry a dimension
     OpKind("Concat", "concat", "ConcatDeviceOperation", ("xs*",), {"dim": 0}),
-    OpKind("Pad", "pad", "PadDeviceOperation", ("x",),
-           {"pads": [], "value": 0.0}),  # [before, after] a dimension
+    OpKind(
+        "Pad", "pad", "PadDeviceOperation", ("x",), {"pads": [], "value": 0.0}
+    ),  # [before, after] a dimension
     OpKind("Permute", "permute", "PermuteDeviceOperation", ("x",), {"dims": []}),
     OpKind("Transpose", "transpose", "TransposeDeviceOperation", ("x",), {"dims": [-2, -1]}),
     OpKind("Reshape", "reshape", "ReshapeViewDeviceOperation", ("x",), {}),  # to the output's shape
@@ -113,16 +217,36 @@ _TABLE = [
     OpKind("Typecast", "typecast", "TypecastDeviceOperation", ("x",), {}),
     OpKind("Tilize", "tilize", "TilizeWithValPaddingDeviceOperation", ("x",), {}),
     OpKind("Untilize", "untilize", "UntilizeWithUnpaddingDeviceOperation", ("x",), {}),
-    OpKind("InterleavedToSharded", "interleaved_to_sharded",
-           "InterleavedToShardedDeviceOperation", ("x",), {}),
-    OpKind("ShardedToInterleaved", "sharded_to_interleaved",
-           "ShardedToInterleavedDeviceOperation", ("x",), {}),
+    OpKind(
+        "InterleavedToSharded",
+        "interleaved_to_sharded",
+        "InterleavedToShardedDeviceOperation",
+        ("x",),
+        {},
+    ),
+    OpKind(
+        "ShardedToInterleaved",
+        "sharded_to_interleaved",
+        "ShardedToInterleavedDeviceOperation",
+        ("x",),
+        {},
+    ),
     OpKind("Reshard", "reshard", "ReshardDeviceOperation", ("x",), {}),
     OpKind("Copy", "copy", "CopyDeviceOperation", ("x",), {}),
-    OpKind("ArgMax", "argmax", "ArgMaxDeviceOperation", ("x",),
-           {"dim": None, "keepdim": False, "largest": True}),
-    OpKind("TopK", "topk", "TopKDeviceOperation", ("x",),  # -> values, indices
-           {"k": 1, "dim": -1, "largest": True, "sorted": True}),
+    OpKind(
+        "ArgMax",
+        "argmax",
+        "ArgMaxDeviceOperation",
+        ("x",),
+        {"dim": None, "keepdim": False, "largest": True},
+    ),
+    OpKind(
+        "TopK",
+        "topk",
+        "TopKDeviceOperation",
+        ("x",),  # -> values, indices
+        {"k": 1, "dim": -1, "largest": True, "sorted": True},
+    ),
     OpKind("Sort", "sort", "SortDeviceOperation", ("x",), {"dim": -1, "descending": False}),
     OpKind("CumSum", "cumsum", "AccumulationDeviceOperation", ("x",), {"dim": -1}),
     OpKind("Full", "full", "FullDeviceOperation", (), {"value": 0.0}),

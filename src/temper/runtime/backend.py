@@ -16,14 +16,20 @@ from temper.runtime.loaded import LoadedGraph, loaded_graphs
 Runner = Callable[..., Any]
 
 
-def tt(module: torch.fx.GraphModule, example_inputs: Sequence[Any], *,
-       options: Mapping[str, Any] | None = None, **_: Any) -> Runner:
+def tt(
+    module: torch.fx.GraphModule,
+    example_inputs: Sequence[Any],
+    *,
+    options: Mapping[str, Any] | None = None,
+    **_: Any,
+) -> Runner:
     """Entry point of ``torch.compile(model, backend="tt", options={...})``."""
     return make_backend(resolve(options))(module, example_inputs)
 
 
-def make_backend(options: Options, keep: list[LoadedGraph] | None = None
-                 ) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Runner]:
+def make_backend(
+    options: Options, keep: list[LoadedGraph] | None = None
+) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Runner]:
     """A Dynamo backend with these options; loaded graphs are added to ``keep``."""
 
     def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Runner:
@@ -35,8 +41,13 @@ def make_backend(options: Options, keep: list[LoadedGraph] | None = None
 class _Graph:
     """One Dynamo graph. Symbolic sizes are made concrete at call time: one program a shape."""
 
-    def __init__(self, module: torch.fx.GraphModule, options: Options, index: int,
-                 keep: list[LoadedGraph] | None) -> None:
+    def __init__(
+        self,
+        module: torch.fx.GraphModule,
+        options: Options,
+        index: int,
+        keep: list[LoadedGraph] | None,
+    ) -> None:
         self._module = module
         self._options = options
         self._name = f"graph_g{index}"
@@ -76,8 +87,11 @@ class _Specialised:
         ]  # fmt: skip
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
-        changed = {path: inputs[position] for position, path, seen in self._weights
-                   if inputs[position] is not seen}
+        changed = {
+            path: inputs[position]
+            for position, path, seen in self._weights
+            if inputs[position] is not seen
+        }
         if changed:
             self._graph.replace_weights(changed)
             self._weights = [(p, path, inputs[p]) for p, path, _ in self._weights]

@@ -49,8 +49,10 @@ class CompiledModel:
 
     def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         if self._model.training:
-            raise CompileError("the model is in training mode; Temper compiles inference",
-                               try_=["model.eval() before the call"])
+            raise CompileError(
+                "the model is in training mode; Temper compiles inference",
+                try_=["model.eval() before the call"],
+            )
         started = time.perf_counter()
         try:
             captured = capture(self._model, args, kwargs)
@@ -68,7 +70,7 @@ class CompiledModel:
 
     def _split(self) -> Entry:
         """Several graphs: Dynamo runs the Python in between."""
-        from temper.runtime.backend import make_backend  # noqa: PLC0415 - it imports this module
+        from temper.runtime.backend import make_backend
 
         backend = make_backend(self.options, self.loaded)
         compiled = torch.compile(self._model, backend=backend, dynamic=False)
@@ -83,8 +85,10 @@ class CompiledModel:
         return getattr(self.__dict__["_model"], name)
 
     def __repr__(self) -> str:
-        return (f"CompiledModel({type(self._model).__name__}, chip={self.options['chip']}, "
-                f"level={self.options['optimization_level']})")
+        return (
+            f"CompiledModel({type(self._model).__name__}, chip={self.options['chip']}, "
+            f"level={self.options['optimization_level']})"
+        )
 
 
 class _Whole:
@@ -98,8 +102,9 @@ class _Whole:
         self._owners = _owners(model, list(dict.fromkeys(graph.program.weights.values())))
 
     def __call__(self, leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        replaced = {path: held[name] for path, held, name, seen in self._owners
-                    if held[name] is not seen}
+        replaced = {
+            path: held[name] for path, held, name, seen in self._owners if held[name] is not seen
+        }
         if replaced:
             self._graph.replace_weights(replaced)
             self._owners = [(p, h, n, h[n]) for p, h, n, _ in self._owners]
@@ -111,8 +116,9 @@ def _is_tensor(graph: LoadedGraph, node: str) -> bool:
     return any(node == n for n in graph.program.inputs)
 
 
-def _owners(model: torch.nn.Module, paths: list[str]
-            ) -> list[tuple[str, dict[str, Any], str, torch.Tensor]]:
+def _owners(
+    model: torch.nn.Module, paths: list[str]
+) -> list[tuple[str, dict[str, Any], str, torch.Tensor]]:
     """Where each weight hangs in the model, to notice another tensor in its place."""
     modules = dict(model.named_modules(remove_duplicate=False))
     found = []
@@ -124,7 +130,7 @@ def _owners(model: torch.nn.Module, paths: list[str]
         for held in (module._parameters, module._buffers):
             if held.get(name) is not None:
                 found.append((path, held, name, held[name]))
-    return found  # type: ignore[return-value]
+    return found
 
 
 def _describe(leaf: Any) -> Any:
@@ -137,8 +143,9 @@ def _describe(leaf: Any) -> Any:
     return type(leaf), leaf
 
 
-def compile(model: torch.nn.Module, *, chip: str | None = None, level: int | None = None,
-            **options: Any) -> CompiledModel:
+def compile(
+    model: torch.nn.Module, *, chip: str | None = None, level: int | None = None, **options: Any
+) -> CompiledModel:
     """Compile a model for a chip: ``temper.compile(model, chip="n150", level=2, ...)``.
 
     Keyword arguments are compile options (``temper options`` lists them). The model is captured

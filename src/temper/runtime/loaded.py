@@ -201,8 +201,10 @@ class LoadedGraph:
     def _output_plan(self) -> list[int]:
         """For each result of the graph that is a value: its place among the program's outputs."""
         node = next(n for n in reversed(self.built.captured.graph.nodes) if n.op == "output")
-        places, self._dtypes, self._on_tt = [], [], []
-        for argument in node.args[0]:  # type: ignore[union-attr]
+        places: list[int] = []
+        self._dtypes: list[torch.dtype] = []
+        self._on_tt: list[bool] = []
+        for argument in node.args[0]:
             value = getattr(argument, "meta", {}).get("val")
             places.append(len(self._dtypes) if isinstance(value, torch.Tensor) else -1)
             if isinstance(value, torch.Tensor):

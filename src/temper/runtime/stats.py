@@ -55,7 +55,7 @@ def _graphs(model: Any) -> list[LoadedGraph]:
 
 
 def _memory(graphs: list[LoadedGraph]) -> dict[str, int]:
-    from temper.program.memory_plan import plan  # noqa: PLC0415
+    from temper.program.memory_plan import plan
 
     plans = [plan(g.program) for g in graphs]
     return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import torch
-from torch import fx
 
 from temper import chips
 from temper.frontend.graph import Captured
@@ -20,6 +19,7 @@ from temper.frontend.lowering import (  # noqa: F401 - they register themselves
 from temper.frontend.lowering.builder import Builder, Value
 from temper.frontend.lowering.host import fall_back
 from temper.frontend.lowering.registry import LOWERINGS
+from temper.frontend.node import Node, is_node
 from temper.options import Options
 from temper.program import Program, Source
 
@@ -42,15 +42,20 @@ def lower(captured: Captured, options: Options) -> Program:
                 inputs.append(made.name)
                 b.env[node] = made
             elif node.users:
-                made = b.declare(argument.path, value.shape, value.dtype, const=True,
-                                 fmt=_weight_format(b, value.dtype))
+                made = b.declare(
+                    argument.path,
+                    value.shape,
+                    value.dtype,
+                    const=True,
+                    fmt=_weight_format(b, value.dtype),
+                )
                 b.weights[made.name] = argument.path
                 b.env[node] = made
         elif node.op == "call_function":
             b.source = source_of(node)
             b.env[node] = _lower_node(b, node)
         elif node.op == "output":
-            outputs = [_output(b, a) for a in node.args[0]]  # type: ignore[union-attr]
+            outputs = [_output(b, a) for a in node.args[0]]
     return b.program(captured.name, inputs, [o for o in outputs if o])
 
 
@@ -61,7 +66,7 @@ def _weight_format(b: Builder, dtype: torch.dtype) -> str:
     return {torch.float32: "float32", torch.float64: "float32"}.get(dtype) or b.format_of(dtype)
 
 
-def _lower_node(b: Builder, node: fx.Node) -> Value | tuple[Value, ...]:
+def _lower_node(b: Builder, node: Node) -> Value | tuple[Value, ...]:
     function = LOWERINGS.get(node.target)
     if function is not None:
         made = function(b, node)
@@ -71,7 +76,7 @@ def _lower_node(b: Builder, node: fx.Node) -> Value | tuple[Value, ...]:
 
 
 def _output(b: Builder, argument: object) -> str:
-    if not isinstance(argument, fx.Node):
+    if not is_node(argument):
         return ""
     return b.on_device(b.plain(b[argument])).name
 
@@ -79,7 +84,7 @@ def _output(b: Builder, argument: object) -> str:
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def source_of(node: fx.Node) -> Source:
+def source_of(node: Node) -> Source:
     """The innermost line of the user's own code (not torch's) and the module path."""
     stack = node.meta.get("nn_module_stack") or {}
     module = ""

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import fx
 
 from temper.chips import Chip
+from temper.frontend.node import Node
 from temper.options import Options
 from temper.program import DRAM, HOST, Op, Program, Source, TensorSpec
 from temper.program.compute_config import default_compute
@@ -46,7 +46,7 @@ class Value:
     shape: tuple[int, ...]  # logical shape in the graph
     dtype: torch.dtype
     const: bool = False
-    image: tuple[int, int, int, int] | None = None
+    image: tuple[int, ...] | None = None
 
 
 class Builder:
@@ -61,7 +61,7 @@ class Builder:
         self.ops: list[Op] = []
         self.const_ops: list[Op] = []
         self.weights: dict[str, str] = {}
-        self.env: dict[fx.Node, Value | tuple[Value, ...]] = {}
+        self.env: dict[Node, Value | tuple[Value, ...]] = {}
         self.source = Source()
         self._names: dict[str, int] = {}
         self._converted: dict[tuple[str, str, str], Value] = {}
@@ -81,39 +81,73 @@ class Builder:
             return chosen
         return DEVICE_FORMATS[dtype]
 
-    def declare(self, name: str, shape: Sequence[int], dtype: torch.dtype, *, const: bool,
-                fmt: str | None = None, layout: Layout = "tile", host: bool = False) -> Value:
+    def declare(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        *,
+        const: bool,
+        fmt: str | None = None,
+        layout: Layout = "tile",
+        host: bool = False,
+    ) -> Value:
         """A new value with its spec."""
         unique = self.fresh(name)
-        self.specs[unique] = TensorSpec(tuple(int(s) for s in shape), fmt or self.format_of(dtype),
-                                        layout, HOST if host else DRAM)
+        self.specs[unique] = TensorSpec(
+            tuple(int(s) for s in shape),
+            fmt or self.format_of(dtype),
+            layout,
+            HOST if host else DRAM,
+        )
         return Value(unique, tuple(int(s) for s in shape), dtype, const)
 
     def spec(self, value: Value) -> TensorSpec:
         return self.specs[value.name]
 
-    def __getitem__(self, node: fx.Node) -> Value:
+    def __getitem__(self, node: Node) -> Value:
         value = self.env[node]
         assert isinstance(value, Value), f"{node} has several results"
         return value
 
     # --- ops ----------------------------------------------------------------------------------
 
-    def emit(self, kind: str, inputs: Sequence[Value], shape: Sequence[int], dtype: torch.dtype,
-             attrs: Mapping[str, Any] | None = None, *, name: str = "", fmt: str | None = None,
-             layout: Layout = "tile", image: tuple[int, int, int, int] | None = None) -> Value:
+    def emit(
+        self,
+        kind: str,
+        inputs: Sequence[Value],
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        name: str = "",
+        fmt: str | None = None,
+        layout: Layout = "tile",
+        image: tuple[int, ...] | None = None,
+    ) -> Value:
         """Emit an op with one result."""
-        return self.emit_many(kind, inputs, [(shape, dtype)], attrs, name=name, fmt=fmt,
-                              layout=layout, image=image)[0]
+        return self.emit_many(
+            kind, inputs, [(shape, dtype)], attrs, name=name, fmt=fmt, layout=layout, image=image
+        )[0]
 
-    def emit_many(self, kind: str, inputs: Sequence[Value],
-                  results: Sequence[tuple[Sequence[int], torch.dtype]],
-                  attrs: Mapping[str, Any] | None = None, *, name: str = "",
-                  fmt: str | None = None, layout: Layout = "tile",
-                  image: tuple[int, int, int, int] | None = None) -> tuple[Value, ...]:
+    def emit_many(
+        self,
+        kind: str,
+        inputs: Sequence[Value],
+        results: Sequence[tuple[Sequence[int], torch.dtype]],
+        attrs: Mapping[str, Any] | None = None,
+        *,
+        name: str = "",
+        fmt: str | None = None,
+        layout: Layout = "tile",
+        image: tuple[int, ...] | None = None,
+    ) -> tuple[Value, ...]:
         """Emit an op; what depends on constants alone goes to the const-eval part."""
-        const = (bool(inputs) and all(v.const for v in inputs)
-                 and bool(self.options["enable_const_eval"]))
+        const = (
+            bool(inputs)
+            and all(v.const for v in inputs)
+            and bool(self.options["enable_const_eval"])
+        )
         on_host = const and bool(self.options["enable_const_eval_on_cpu"])
         if not const:
             inputs = [self.on_device(v) for v in inputs]
@@ -122,32 +156,46 @@ class Builder:
             chosen = fmt
             if chosen is None and on_host and dtype.is_floating_point:
                 chosen = "float32"
-            out = self.declare(name or kind.lower(), shape, dtype, const=const, fmt=chosen,
-                               layout=layout if not on_host else "tile")
+            out = self.declare(
+                name or kind.lower(),
+                shape,
+                dtype,
+                const=const,
+                fmt=chosen,
+                layout=layout if not on_host else "tile",
+            )
             outs.append(replace(out, image=image))
         attributes = dict(attrs or {})
         if "fidelity" not in attributes:
             attributes = {**self.compute(kind, inputs, outs), **attributes}
-        op = Op(kind, tuple(v.name for v in inputs), tuple(v.name for v in outs), attributes,
-                self.source)
+        op = Op(
+            kind,
+            tuple(v.name for v in inputs),
+            tuple(v.name for v in outs),
+            attributes,
+            self.source,
+        )
         (self.const_ops if const else self.ops).append(op)
         return tuple(outs)
 
-    def compute(self, kind: str, inputs: Sequence[Value], outputs: Sequence[Value]
-                ) -> dict[str, Any]:
+    def compute(
+        self, kind: str, inputs: Sequence[Value], outputs: Sequence[Value]
+    ) -> dict[str, Any]:
         """Fidelity and accumulator: explicit options win over ttnn's choice."""
         ins = [self.spec(v) for v in inputs]
         k = ins[0].shape[-1] if kind == "Matmul" and ins[0].shape else 0
-        chosen = default_compute(kind, ins, [self.spec(v) for v in outputs], self.chip.arch,
-                                 self.level, k=k)
+        chosen = default_compute(
+            kind, ins, [self.spec(v) for v in outputs], self.chip.arch, self.level, k=k
+        )
         if not chosen:
             return {}
         fidelity = self.options["math_fidelity"]
         if fidelity and fidelity != "ttnn_default":
             chosen["fidelity"] = fidelity
         elif fidelity == "ttnn_default" and self.level == 0:
-            chosen.update(default_compute(kind, ins, [self.spec(v) for v in outputs],
-                                          self.chip.arch, 1, k=k))
+            chosen.update(
+                default_compute(kind, ins, [self.spec(v) for v in outputs], self.chip.arch, 1, k=k)
+            )
         accumulate = self.options["fp32_dest_acc_en"]
         if accumulate is not None:
             chosen["fp32_acc"] = accumulate
@@ -158,8 +206,9 @@ class Builder:
     def on_device(self, value: Value, fmt: str | None = None) -> Value:
         """The value in its device format: results of host const-eval are rounded here, once."""
         spec = self.spec(value)
-        wanted = fmt or (self.format_of(value.dtype) if value.const and spec.format == "float32"
-                         else spec.format)
+        wanted = fmt or (
+            self.format_of(value.dtype) if value.const and spec.format == "float32" else spec.format
+        )
         if wanted == spec.format:
             return value
         return self._convert("Typecast", value, wanted, spec.layout)
@@ -177,8 +226,14 @@ class Builder:
     def _convert(self, kind: str, value: Value, fmt: str, layout: Layout) -> Value:
         key = (value.name, fmt, layout)
         if key not in self._converted:
-            out = self.declare(value.name, self.spec(value).shape, value.dtype, const=value.const,
-                               fmt=fmt, layout=layout)
+            out = self.declare(
+                value.name,
+                self.spec(value).shape,
+                value.dtype,
+                const=value.const,
+                fmt=fmt,
+                layout=layout,
+            )
             ops = self.const_ops if value.const and self.options["enable_const_eval"] else self.ops
             ops.append(Op(kind, (value.name,), (out.name,), {}, self.source))
             self._converted[key] = replace(out, shape=value.shape, image=value.image)
@@ -193,8 +248,9 @@ class Builder:
         if h == w == 1:
             return self.emit("Reshape", [stored], value.shape, value.dtype, name=value.name)
         nhwc = self.emit("Reshape", [stored], (n, h, w, c), value.dtype, name=value.name)
-        nchw = self.emit("Permute", [nhwc], (n, c, h, w), value.dtype, {"dims": [0, 3, 1, 2]},
-                         name=value.name)
+        nchw = self.emit(
+            "Permute", [nhwc], (n, c, h, w), value.dtype, {"dims": [0, 3, 1, 2]}, name=value.name
+        )
         if value.shape == (n, c, h, w):
             return nchw
         return self.emit("Reshape", [nchw], value.shape, value.dtype, name=value.name)
@@ -206,8 +262,14 @@ class Builder:
         n, c, h, w = value.shape
         image = (n, c, h, w)
         if c > 1 and h * w > 1:
-            value = self.emit("Permute", [value], (n, h, w, c), value.dtype,
-                              {"dims": [0, 2, 3, 1]}, name=value.name)
+            value = self.emit(
+                "Permute",
+                [value],
+                (n, h, w, c),
+                value.dtype,
+                {"dims": [0, 2, 3, 1]},
+                name=value.name,
+            )
         out = self.emit("Reshape", [value], (1, 1, n * h * w, c), value.dtype, name=value.name)
         return replace(out, shape=(n, c, h, w), image=image)
 
@@ -218,9 +280,17 @@ class Builder:
     # --- the finished program -----------------------------------------------------------------
 
     def program(self, name: str, inputs: Sequence[str], outputs: Sequence[str]) -> Program:
-        return Program(name, self.chip.name, self.specs, tuple(self.ops), tuple(inputs),
-                       tuple(outputs), self.weights, tuple(self.const_ops),
-                       {k: v for k, v in self.options.items() if v is not None})
+        return Program(
+            name,
+            self.chip.name,
+            self.specs,
+            tuple(self.ops),
+            tuple(inputs),
+            tuple(outputs),
+            self.weights,
+            tuple(self.const_ops),
+            {k: v for k, v in self.options.items() if v is not None},
+        )
 
 
 def volume(shape: Sequence[int]) -> int:

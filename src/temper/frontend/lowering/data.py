@@ -7,28 +7,37 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import fx
 
 from temper.frontend.lowering.builder import Builder, Value
 from temper.frontend.lowering.elementwise import result
 from temper.frontend.lowering.registry import lowers
+from temper.frontend.node import Node
 
 aten = torch.ops.aten
 _MAX = 2**31 - 1
 
 
 @lowers(operator.getitem)
-def lower_getitem(b: Builder, node: fx.Node) -> Value:
-    values = b.env[node.args[0]]  # type: ignore[index]
+def lower_getitem(b: Builder, node: Node) -> Value:
+    values = b.env[node.args[0]]
     assert isinstance(values, tuple)
-    return values[node.args[1]]  # type: ignore[index]
+    chosen: Value = values[node.args[1]]
+    return chosen
 
 
-@lowers(aten.view.default, aten.reshape.default, aten._unsafe_view.default,
-        aten.flatten.using_ints, aten.unsqueeze.default, aten.squeeze.dim, aten.squeeze.dims,
-        aten.squeeze.default, aten.unflatten.int)
-def lower_reshape(b: Builder, node: fx.Node) -> Value:
-    return reshape(b, b[node.args[0]], result(node)[0], node.name)  # type: ignore[index]
+@lowers(
+    aten.view.default,
+    aten.reshape.default,
+    aten._unsafe_view.default,
+    aten.flatten.using_ints,
+    aten.unsqueeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.squeeze.default,
+    aten.unflatten.int,
+)
+def lower_reshape(b: Builder, node: Node) -> Value:
+    return reshape(b, b[node.args[0]], result(node)[0], node.name)
 
 
 def reshape(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
@@ -42,14 +51,14 @@ def reshape(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
 
 
 @lowers(aten.permute.default, aten.transpose.int, aten.t.default, aten.movedim.intlist)
-def lower_permute(b: Builder, node: fx.Node) -> Value:
-    x = b[node.args[0]]  # type: ignore[index]
+def lower_permute(b: Builder, node: Node) -> Value:
+    x = b[node.args[0]]
     rank = len(x.shape)
     if node.target is aten.permute.default:
-        dims = [int(d) % rank for d in node.args[1]]  # type: ignore[union-attr]
+        dims = [int(d) % rank for d in node.args[1]]
     else:
         swap = (0, 1) if node.target is aten.t.default else node.args[1:3]
-        first, second = (int(d) % max(rank, 1) for d in swap)  # type: ignore[arg-type]
+        first, second = (int(d) % max(rank, 1) for d in swap)
         dims = list(range(rank))
         if rank > 1:
             dims[first], dims[second] = dims[second], dims[first]
@@ -68,14 +77,20 @@ def permute(b: Builder, x: Value, dims: list[int], name: str) -> Value:
     shape = tuple(x.shape[d] for d in dims)
     moved = [i for i, d in enumerate(dims) if i != d]
     if len(moved) == 2:
-        return b.emit("Transpose", [x], shape, x.dtype,
-                      {"dims": [moved[0] - rank, moved[1] - rank]}, name=name)
+        return b.emit(
+            "Transpose",
+            [x],
+            shape,
+            x.dtype,
+            {"dims": [moved[0] - rank, moved[1] - rank]},
+            name=name,
+        )
     return b.emit("Permute", [x], shape, x.dtype, {"dims": dims}, name=name)
 
 
 @lowers(aten.expand.default, aten.repeat.default)
-def lower_expand(b: Builder, node: fx.Node) -> Value:
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
+def lower_expand(b: Builder, node: Node) -> Value:
+    x = b.plain(b[node.args[0]])
     shape, dtype = result(node)
     lead = (1,) * (len(shape) - len(x.shape))
     if lead:
@@ -87,10 +102,10 @@ def lower_expand(b: Builder, node: fx.Node) -> Value:
 
 
 @lowers(aten.slice.Tensor)
-def lower_slice(b: Builder, node: fx.Node) -> Value:
+def lower_slice(b: Builder, node: Node) -> Value:
     args = [*node.args[1:], *[None] * 4]
     dim = int(args[0] or 0)
-    x = b[node.args[0]]  # type: ignore[index]
+    x = b[node.args[0]]
     size = x.shape[dim]
     start, stop = _bound(args[1], 0, size), _bound(args[2], size, size)
     return slice_(b, x, dim % len(x.shape), start, stop, int(args[3] or 1), node.name)
@@ -106,9 +121,14 @@ def slice_(b: Builder, x: Value, dim: int, start: int, stop: int, step: int, nam
         n, _, h, w = x.image
         count = len(range(start, stop, step))
         rows = n * h * w
-        out = b.emit("Slice", [replace(x, image=None)], (1, 1, rows, count), x.dtype,
-                     {"begins": [0, 0, 0, start], "ends": [1, 1, rows, stop],
-                      "steps": [1, 1, 1, step]}, name=name)
+        out = b.emit(
+            "Slice",
+            [replace(x, image=None)],
+            (1, 1, rows, count),
+            x.dtype,
+            {"begins": [0, 0, 0, start], "ends": [1, 1, rows, stop], "steps": [1, 1, 1, step]},
+            name=name,
+        )
         image = (n, count, h, w)
         return replace(out, shape=image, image=image)
     x = b.plain(x)
@@ -116,34 +136,36 @@ def slice_(b: Builder, x: Value, dim: int, start: int, stop: int, step: int, nam
     begins[dim], ends[dim], steps[dim] = start, stop, step
     shape = list(x.shape)
     shape[dim] = len(range(start, stop, step))
-    return b.emit("Slice", [x], shape, x.dtype,
-                  {"begins": begins, "ends": ends, "steps": steps}, name=name)
+    return b.emit(
+        "Slice", [x], shape, x.dtype, {"begins": begins, "ends": ends, "steps": steps}, name=name
+    )
 
 
 def _bound(value: Any, default: int, size: int) -> int:
     if value is None:
         return default
-    value = int(value)
-    return max(0, min(size, value + size if value < 0 else value))
+    index = int(value)
+    return max(0, min(size, index + size if index < 0 else index))
 
 
 @lowers(aten.select.int)
-def lower_select(b: Builder, node: fx.Node) -> Value:
-    x = b[node.args[0]]  # type: ignore[index]
-    dim, index = int(node.args[1]) % len(x.shape), int(node.args[2])  # type: ignore[call-overload]
+def lower_select(b: Builder, node: Node) -> Value:
+    x = b[node.args[0]]
+    dim, index = int(node.args[1]) % len(x.shape), int(node.args[2])
     index %= x.shape[dim]
     one = slice_(b, x, dim, index, index + 1, 1, node.name)
     return reshape(b, one, result(node)[0], node.name)
 
 
 @lowers(aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default, aten.unbind.int)
-def lower_split(b: Builder, node: fx.Node) -> tuple[Value, ...]:
-    x = b[node.args[0]]  # type: ignore[index]
+def lower_split(b: Builder, node: Node) -> tuple[Value, ...]:
+    x = b[node.args[0]]
     unbind = node.target is aten.unbind.int
     position = 1 if unbind else 2
     dim = node.args[position] if len(node.args) > position else node.kwargs.get("dim", 0)
-    dim = int(dim) % len(x.shape)  # type: ignore[call-overload]
-    start, parts = 0, []
+    dim = int(dim) % len(x.shape)
+    start = 0
+    parts: list[Value] = []
     for part in node.meta["val"]:
         size = 1 if unbind else int(part.shape[dim])
         if not any(u.args[1] == len(parts) for u in node.users):
@@ -156,88 +178,123 @@ def lower_split(b: Builder, node: fx.Node) -> tuple[Value, ...]:
 
 
 @lowers(aten.cat.default)
-def lower_cat(b: Builder, node: fx.Node) -> Value:
+def lower_cat(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
-    parts = [b[a] for a in node.args[0]]  # type: ignore[union-attr, index]
+    parts = [b[a] for a in node.args[0]]
     parts = [p for p in parts if p.shape != (0,)]
-    dim = int(node.args[1]) if len(node.args) > 1 else int(node.kwargs.get("dim", 0))  # type: ignore[call-overload]
+    dim = int(node.args[1]) if len(node.args) > 1 else int(node.kwargs.get("dim", 0))
     dim %= len(shape)
     if len(parts) == 1:
         return parts[0]
     if len(shape) == 4 and dim == 1 and all(p.image == p.shape for p in parts):
         n, _, h, w = shape
-        out = b.emit("Concat", [replace(p, image=None) for p in parts],
-                     (1, 1, n * h * w, shape[1]), dtype, {"dim": 3}, name=node.name)
-        return replace(out, shape=shape, image=shape)  # type: ignore[arg-type]
+        out = b.emit(
+            "Concat",
+            [replace(p, image=None) for p in parts],
+            (1, 1, n * h * w, shape[1]),
+            dtype,
+            {"dim": 3},
+            name=node.name,
+        )
+        return replace(out, shape=shape, image=shape)
     parts = [b.on_device(b.plain(p)) for p in parts]
     return b.emit("Concat", parts, shape, dtype, {"dim": dim}, name=node.name)
 
 
 @lowers(aten.stack.default)
-def lower_stack(b: Builder, node: fx.Node) -> Value:
+def lower_stack(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
-    dim = int(node.args[1]) if len(node.args) > 1 else 0  # type: ignore[call-overload]
+    dim = int(node.args[1]) if len(node.args) > 1 else 0
     dim %= len(shape)
-    one = (*shape[:dim], 1, *shape[dim + 1:])
-    parts = [reshape(b, b.on_device(b.plain(b[a])), one, node.name)  # type: ignore[index]
-             for a in node.args[0]]  # type: ignore[union-attr]
+    one = (*shape[:dim], 1, *shape[dim + 1 :])
+    parts = [reshape(b, b.on_device(b.plain(b[a])), one, node.name) for a in node.args[0]]
     return b.emit("Concat", parts, shape, dtype, {"dim": dim}, name=node.name)
 
 
 @lowers(aten.constant_pad_nd.default)
-def lower_pad(b: Builder, node: fx.Node) -> Value | None:
+def lower_pad(b: Builder, node: Node) -> Value | None:
     shape, dtype = result(node)
-    pads = [int(p) for p in node.args[1]]  # type: ignore[union-attr]
+    pads = [int(p) for p in node.args[1]]
     if any(p < 0 for p in pads):
         return None
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
+    x = b.plain(b[node.args[0]])
     sides = [[0, 0] for _ in shape]
     for i in range(len(pads) // 2):
         sides[len(shape) - 1 - i] = [pads[2 * i], pads[2 * i + 1]]
     value = node.args[2] if len(node.args) > 2 else node.kwargs.get("value", 0.0)
-    return b.emit("Pad", [x], shape, dtype, {"pads": sides, "value": float(value or 0.0)},  # type: ignore[arg-type]
-                  name=node.name)
+    return b.emit(
+        "Pad",
+        [x],
+        shape,
+        dtype,
+        {"pads": sides, "value": float(value or 0.0)},
+        name=node.name,
+    )
 
 
 @lowers(aten.embedding.default)
-def lower_embedding(b: Builder, node: fx.Node) -> Value:
+def lower_embedding(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
-    table, ids = b[node.args[0]], b[node.args[1]]  # type: ignore[index]
+    table, ids = b[node.args[0]], b[node.args[1]]
     rows = b.in_layout(b.on_device(ids), "row_major")
-    return b.emit("Embeddings", [rows, b.in_layout(b.on_device(table), "row_major")], shape, dtype,
-                  name=node.name)
+    return b.emit(
+        "Embeddings",
+        [rows, b.in_layout(b.on_device(table), "row_major")],
+        shape,
+        dtype,
+        name=node.name,
+    )
 
 
 @lowers(aten.index_select.default)
-def lower_index_select(b: Builder, node: fx.Node) -> Value | None:
+def lower_index_select(b: Builder, node: Node) -> Value | None:
     shape, dtype = result(node)
-    x, dim, index = b.plain(b[node.args[0]]), node.args[1], b[node.args[2]]  # type: ignore[index]
-    if not dtype.is_floating_point or int(dim) % len(shape) != 0 or len(x.shape) != 2:  # type: ignore[call-overload]
+    x, dim, index = b.plain(b[node.args[0]]), node.args[1], b[node.args[2]]
+    if not dtype.is_floating_point or int(dim) % len(shape) != 0 or len(x.shape) != 2:
         return None
     rows = b.in_layout(b.on_device(index), "row_major")
-    return b.emit("Embeddings", [rows, b.in_layout(b.on_device(x), "row_major")], shape, dtype,
-                  name=node.name)
+    return b.emit(
+        "Embeddings", [rows, b.in_layout(b.on_device(x), "row_major")], shape, dtype, name=node.name
+    )
 
 
 @lowers(aten.gather.default)
-def lower_gather(b: Builder, node: fx.Node) -> Value:
+def lower_gather(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
-    x, index = b.plain(b[node.args[0]]), b.plain(b[node.args[2]])  # type: ignore[index]
-    return b.emit("Gather", [x, index], shape, dtype,
-                  {"dim": int(node.args[1]) % max(1, len(x.shape))}, name=node.name)  # type: ignore[call-overload]
+    x, index = b.plain(b[node.args[0]]), b.plain(b[node.args[2]])
+    return b.emit(
+        "Gather",
+        [x, index],
+        shape,
+        dtype,
+        {"dim": int(node.args[1]) % max(1, len(x.shape))},
+        name=node.name,
+    )
 
 
-@lowers(aten.clone.default, aten.detach.default, aten.alias.default, aten.contiguous.default,
-        aten.lift_fresh_copy.default, aten.dropout.default)
-def lower_identity(b: Builder, node: fx.Node) -> Value | None:
+@lowers(
+    aten.clone.default,
+    aten.detach.default,
+    aten.alias.default,
+    aten.contiguous.default,
+    aten.lift_fresh_copy.default,
+    aten.dropout.default,
+)
+def lower_identity(b: Builder, node: Node) -> Value | None:
     if node.target is aten.dropout.default and node.args[2] and node.args[1]:
         return None
-    return b[node.args[0]]  # type: ignore[index]
+    return b[node.args[0]]
 
 
 @lowers(aten.cumsum.default)
-def lower_cumsum(b: Builder, node: fx.Node) -> Value:
+def lower_cumsum(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
-    return b.emit("CumSum", [x], shape, dtype, {"dim": int(node.args[1]) % max(1, len(shape))},  # type: ignore[call-overload]
-                  name=node.name)
+    x = b.plain(b[node.args[0]])
+    return b.emit(
+        "CumSum",
+        [x],
+        shape,
+        dtype,
+        {"dim": int(node.args[1]) % max(1, len(shape))},
+        name=node.name,
+    )

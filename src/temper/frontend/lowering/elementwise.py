@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import fx
 
 from temper.frontend.lowering.builder import Builder, Value
 from temper.frontend.lowering.registry import lowers
+from temper.frontend.node import Node, is_node
 
 aten = torch.ops.aten
 
@@ -50,58 +50,65 @@ def _overloads(name: str) -> list[Any]:
     return [getattr(packet, o) for o in packet.overloads() if o in kept]
 
 
-def result(node: fx.Node) -> tuple[tuple[int, ...], torch.dtype]:
+def result(node: Node) -> tuple[tuple[int, ...], torch.dtype]:
     """Shape and dtype that the graph says a node has."""
     value = node.meta["val"]
     return tuple(int(s) for s in value.shape), value.dtype
 
 
-def unary(b: Builder, node: fx.Node, functions: Sequence[Sequence[Any]]) -> Value:
+def unary(b: Builder, node: Node, functions: Sequence[Sequence[Any]]) -> Value:
     """One Unary op with this chain; images stay images."""
-    x = b[node.args[0]]  # type: ignore[index]
+    x = b[node.args[0]]
     shape, dtype = result(node)
     stored = b.spec(x).shape
-    out = b.emit("Unary", [x], stored, dtype, {"functions": [list(f) for f in functions]},
-                 name=node.name, layout=b.spec(x).layout, image=x.image)
+    out = b.emit(
+        "Unary",
+        [x],
+        stored,
+        dtype,
+        {"functions": [list(f) for f in functions]},
+        name=node.name,
+        layout=b.spec(x).layout,
+        image=x.image,
+    )
     return replace(out, shape=shape)
 
 
-@lowers(*[o for name in _UNARY for o in _overloads(name)
-          if o is not aten.round.decimals])
-def lower_unary(b: Builder, node: fx.Node) -> Value:
-    name = node.target._schema.name.split("::")[1]  # type: ignore[union-attr]
+@lowers(*[o for name in _UNARY for o in _overloads(name) if o is not aten.round.decimals])
+def lower_unary(b: Builder, node: Node) -> Value:
+    name = node.target._schema.name.split("::")[1]
     return unary(b, node, [[_UNARY[name]]])
 
 
 @lowers(*[o for name in _UNARY_WITH_PARAMETERS for o in _overloads(name)])
-def lower_unary_with_parameters(b: Builder, node: fx.Node) -> Value:
-    name = node.target._schema.name.split("::")[1]  # type: ignore[union-attr]
+def lower_unary_with_parameters(b: Builder, node: Node) -> Value:
+    name = node.target._schema.name.split("::")[1]
     function, defaults = _UNARY_WITH_PARAMETERS[name]
     given = list(node.args[1:]) + [node.kwargs[k] for k in node.kwargs]
-    parameters = [float(p) for p in given] + list(defaults[len(given):])  # type: ignore[arg-type]
+    parameters = [float(p) for p in given] + list(defaults[len(given) :])
     return unary(b, node, [[function, *parameters]])
 
 
 @lowers(aten.gelu.default)
-def lower_gelu(b: Builder, node: fx.Node) -> Value:
+def lower_gelu(b: Builder, node: Node) -> Value:
     tanh = node.kwargs.get("approximate", "none") == "tanh"
     return unary(b, node, [["gelu_tanh" if tanh else "gelu"]])
 
 
 @lowers(aten.elu.default)
-def lower_elu(b: Builder, node: fx.Node) -> Value | None:
-    if any(float(p) != 1.0 for p in node.args[2:]):  # type: ignore[arg-type]
+def lower_elu(b: Builder, node: Node) -> Value | None:
+    if any(float(p) != 1.0 for p in node.args[2:]):
         return None
-    return unary(b, node, [["elu", float(node.args[1]) if len(node.args) > 1 else 1.0]])  # type: ignore[arg-type]
+    return unary(b, node, [["elu", float(node.args[1]) if len(node.args) > 1 else 1.0]])
 
 
 @lowers(aten.threshold.default)
-def lower_threshold(b: Builder, node: fx.Node) -> Value:
+def lower_threshold(b: Builder, node: Node) -> Value:
     return unary(b, node, [["threshold", node.args[1], node.args[2]]])
 
 
 @lowers(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
-def lower_clamp(b: Builder, node: fx.Node) -> Value:
+def lower_clamp(b: Builder, node: Node) -> Value:
     args = [*node.args[1:], None, None]
     low, high = node.kwargs.get("min", args[0]), node.kwargs.get("max", args[1])
     if node.target is aten.clamp_min.default:
@@ -112,8 +119,8 @@ def lower_clamp(b: Builder, node: fx.Node) -> Value:
 
 
 @lowers(aten._to_copy.default, aten.to.dtype, aten.type_as.default)
-def lower_cast(b: Builder, node: fx.Node) -> Value:
-    x = b[node.args[0]]  # type: ignore[index]
+def lower_cast(b: Builder, node: Node) -> Value:
+    x = b[node.args[0]]
     return cast(b, x, result(node)[1], node.name)
 
 
@@ -122,15 +129,33 @@ def cast(b: Builder, x: Value, dtype: torch.dtype, name: str) -> Value:
     if dtype == x.dtype:
         return x
     if dtype is torch.bool:
-        return replace(b.emit("Unary", [x], b.spec(x).shape, dtype, {"functions": [["ne", 0.0]]},
-                              name=name, image=x.image), shape=x.shape)
+        return replace(
+            b.emit(
+                "Unary",
+                [x],
+                b.spec(x).shape,
+                dtype,
+                {"functions": [["ne", 0.0]]},
+                name=name,
+                image=x.image,
+            ),
+            shape=x.shape,
+        )
     if not dtype.is_floating_point and x.dtype.is_floating_point:
-        x = b.emit("Unary", [x], b.spec(x).shape, x.dtype, {"functions": [["trunc"]]}, name=name,
-                   image=x.image)
+        x = b.emit(
+            "Unary",
+            [x],
+            b.spec(x).shape,
+            x.dtype,
+            {"functions": [["trunc"]]},
+            name=name,
+            image=x.image,
+        )
     if not x.const and b.format_of(dtype) == b.spec(x).format:
         return replace(x, dtype=dtype)
-    return replace(b.emit("Typecast", [x], b.spec(x).shape, dtype, name=name, image=x.image),
-                   shape=x.shape)
+    return replace(
+        b.emit("Typecast", [x], b.spec(x).shape, dtype, name=name, image=x.image), shape=x.shape
+    )
 
 
 def binary_operands(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Any]:
@@ -154,42 +179,65 @@ def binary_operands(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Any]:
     return b.plain(x), b.plain(y), None
 
 
-def binary(b: Builder, node: fx.Node, function: str, x: Any, y: Any, *, name: str = "") -> Value:
+def binary(b: Builder, node: Node, function: str, x: Any, y: Any, *, name: str = "") -> Value:
     """A BinaryNg op on two values or a value and a number."""
     shape, dtype = result(node)
     if isinstance(x, Value) and isinstance(y, Value):
         left, right, image = binary_operands(b, x, y)
         stored = _broadcast(b.spec(left).shape, b.spec(right).shape)
-        out = b.emit("BinaryNg", [left, right], stored, dtype, {"function": function},
-                     name=name or node.name, image=image)
+        out = b.emit(
+            "BinaryNg",
+            [left, right],
+            stored,
+            dtype,
+            {"function": function},
+            name=name or node.name,
+            image=image,
+        )
         return replace(out, shape=shape)
     value, scalar, first = (x, y, False) if isinstance(x, Value) else (y, x, True)
-    out = b.emit("BinaryNg", [value], b.spec(value).shape, dtype,
-                 {"function": function, "scalar": _number(scalar), "scalar_first": first},
-                 name=name or node.name, image=value.image)
+    out = b.emit(
+        "BinaryNg",
+        [value],
+        b.spec(value).shape,
+        dtype,
+        {"function": function, "scalar": _number(scalar), "scalar_first": first},
+        name=name or node.name,
+        image=value.image,
+    )
     return replace(out, shape=shape)
 
 
 def operand(b: Builder, argument: Any) -> Any:
     """A value for a node, a number as it is."""
-    return b[argument] if isinstance(argument, fx.Node) else argument
+    return b[argument] if is_node(argument) else argument
 
 
 @lowers(*[o for name in _BINARY for o in _overloads(name)])
-def lower_binary(b: Builder, node: fx.Node) -> Value | None:
-    name = node.target._schema.name.split("::")[1]  # type: ignore[union-attr]
+def lower_binary(b: Builder, node: Node) -> Value | None:
+    name = node.target._schema.name.split("::")[1]
     function = _BINARY[name]
     x, y = (operand(b, a) for a in node.args[:2])
     mode = node.kwargs.get("rounding_mode")
     if mode:
         function = {"floor": "floor_divide", "trunc": "trunc_divide"}[str(mode)]
-    alpha = node.kwargs.get("alpha", node.args[2] if name in ("add", "sub")
-                            and len(node.args) > 2 else 1)
+    alpha = node.kwargs.get(
+        "alpha", node.args[2] if name in ("add", "sub") and len(node.args) > 2 else 1
+    )
     if alpha != 1:
         if isinstance(y, Value):
-            y = replace(b.emit("BinaryNg", [y], b.spec(y).shape, y.dtype,
-                               {"function": "mul", "scalar": _number(alpha)}, name=node.name,
-                               image=y.image), shape=y.shape)
+            y = replace(
+                b.emit(
+                    "BinaryNg",
+                    [y],
+                    b.spec(y).shape,
+                    y.dtype,
+                    {"function": "mul", "scalar": _number(alpha)},
+                    name=node.name,
+                    image=y.image,
+                ),
+                shape=y.shape,
+            )
         else:
             y = y * alpha
     if isinstance(y, Value) and function == "div" and not y.dtype.is_floating_point:
@@ -200,25 +248,25 @@ def lower_binary(b: Builder, node: fx.Node) -> Value | None:
 
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar)
-def lower_rsub(b: Builder, node: fx.Node) -> Value | None:
+def lower_rsub(b: Builder, node: Node) -> Value | None:
     if node.kwargs.get("alpha", 1) != 1 or len(node.args) > 2:
         return None
     return binary(b, node, "sub", operand(b, node.args[1]), operand(b, node.args[0]))
 
 
 @lowers(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
-def lower_where(b: Builder, node: fx.Node) -> Value:
+def lower_where(b: Builder, node: Node) -> Value:
     condition, x, y = (operand(b, a) for a in node.args)
     return where(b, node, condition, x, y)
 
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
-def lower_masked_fill(b: Builder, node: fx.Node) -> Value:
+def lower_masked_fill(b: Builder, node: Node) -> Value:
     x, mask, value = (operand(b, a) for a in node.args)
     return where(b, node, mask, value, x)
 
 
-def where(b: Builder, node: fx.Node, condition: Value, x: Any, y: Any) -> Value:
+def where(b: Builder, node: Node, condition: Value, x: Any, y: Any) -> Value:
     shape, dtype = result(node)
     inputs = [b.plain(condition)]
     attrs: dict[str, Any] = {"function": "where"}
@@ -231,13 +279,18 @@ def where(b: Builder, node: fx.Node, condition: Value, x: Any, y: Any) -> Value:
 
 
 @lowers(aten.addcmul.default, aten.addcdiv.default)
-def lower_addc(b: Builder, node: fx.Node) -> Value:
-    name = node.target._schema.name.split("::")[1]  # type: ignore[union-attr]
+def lower_addc(b: Builder, node: Node) -> Value:
+    name = node.target._schema.name.split("::")[1]
     shape, dtype = result(node)
-    inputs = [b.plain(b[a]) for a in node.args[:3]]  # type: ignore[index]
-    return b.emit("Ternary", inputs, shape, dtype,
-                  {"function": name, "value": float(node.kwargs.get("value", 1.0))},  # type: ignore[arg-type]
-                  name=node.name)
+    inputs = [b.plain(b[a]) for a in node.args[:3]]
+    return b.emit(
+        "Ternary",
+        inputs,
+        shape,
+        dtype,
+        {"function": name, "value": float(node.kwargs.get("value", 1.0))},
+        name=node.name,
+    )
 
 
 def _number(value: Any) -> int | float | bool:
@@ -245,4 +298,4 @@ def _number(value: Any) -> int | float | bool:
 
 
 def _broadcast(a: Sequence[int], b: Sequence[int]) -> tuple[int, ...]:
-    return tuple(torch.broadcast_shapes(tuple(a), tuple(b)))
+    return tuple(torch.broadcast_shapes(tuple(a), tuple(b)))  # type: ignore[no-untyped-call]

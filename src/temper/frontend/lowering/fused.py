@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import fx
 
 from temper.frontend.lowering.builder import Builder, Value
 from temper.frontend.lowering.elementwise import result
 from temper.frontend.lowering.registry import lowers
+from temper.frontend.node import Node
 from temper.frontend.weight_op import ensure_op_defined
 
 ensure_op_defined()
@@ -37,25 +37,30 @@ def split_qkv_heads(x: Any, heads: int, kv_heads: int) -> Any:
 
 
 @lowers(rotary_embedding)
-def lower_rotary(b: Builder, node: fx.Node) -> Value:
+def lower_rotary(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
-    inputs = [b.plain(b[a]) for a in node.args]  # type: ignore[index]
+    inputs = [b.plain(b[a]) for a in node.args]
     return b.emit("RotaryEmbedding", inputs, shape, dtype, name=node.name)
 
 
 @lowers(concat_heads)
-def lower_concat_heads(b: Builder, node: fx.Node) -> Value:
+def lower_concat_heads(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
-    return b.emit("ConcatHeads", [b.plain(b[node.args[0]])], shape, dtype, name=node.name)  # type: ignore[index]
+    return b.emit("ConcatHeads", [b.plain(b[node.args[0]])], shape, dtype, name=node.name)
 
 
 @lowers(split_qkv_heads)
-def lower_split_heads(b: Builder, node: fx.Node) -> tuple[Value, ...]:
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
-    return b.emit_many("CreateQkvHeads", [x], [(v.shape, v.dtype) for v in node.meta["val"]],
-                       {"heads": node.args[1], "kv_heads": node.args[2]}, name=node.name)
+def lower_split_heads(b: Builder, node: Node) -> tuple[Value, ...]:
+    x = b.plain(b[node.args[0]])
+    return b.emit_many(
+        "CreateQkvHeads",
+        [x],
+        [(v.shape, v.dtype) for v in node.meta["val"]],
+        {"heads": node.args[1], "kv_heads": node.args[2]},
+        name=node.name,
+    )
 
 
 @lowers(torch.ops.tt.weight_dtype_override.default)
-def lower_override(b: Builder, node: fx.Node) -> Value:
-    return b[node.args[0]]  # type: ignore[index]
+def lower_override(b: Builder, node: Node) -> Value:
+    return b[node.args[0]]

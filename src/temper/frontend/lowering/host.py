@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import fx
 
 from temper.errors import CompileError
 from temper.frontend.lowering.builder import DEVICE_FORMATS, Builder, Value
+from temper.frontend.node import Node, is_node
 from temper.program import Op
 
 _DROPPED = ("device", "layout", "memory_format", "pin_memory", "generator")
 
 
-def fall_back(b: Builder, node: fx.Node) -> Value | tuple[Value, ...]:
+def fall_back(b: Builder, node: Node) -> Value | tuple[Value, ...]:
     """One Host op for this node, or an error naming op, module and line when that is off."""
     if not b.options["fallback"]:
         where = f"{b.source.file}:{b.source.line}" if b.source.file else "unknown line"
@@ -26,7 +26,7 @@ def fall_back(b: Builder, node: fx.Node) -> Value | tuple[Value, ...]:
     inputs: list[Value] = []
 
     def encode(argument: Any) -> Any:
-        if isinstance(argument, fx.Node):
+        if is_node(argument):
             inputs.append(b.plain(b[argument]))
             dtype = inputs[-1].dtype
             # Floating-point values are float32 on the host; only other dtypes must be named.

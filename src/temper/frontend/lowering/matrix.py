@@ -7,17 +7,25 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import fx
 
 from temper.frontend.lowering.builder import Builder, Value, volume
 from temper.frontend.lowering.elementwise import operand, result
 from temper.frontend.lowering.registry import lowers
+from temper.frontend.node import Node
 
 aten = torch.ops.aten
 
 
-def matmul(b: Builder, node: fx.Node, x: Value, w: Value, bias: Value | None = None, *,
-           transpose_b: bool = False, transpose_a: bool = False) -> Value:
+def matmul(
+    b: Builder,
+    node: Node,
+    x: Value,
+    w: Value,
+    bias: Value | None = None,
+    *,
+    transpose_b: bool = False,
+    transpose_a: bool = False,
+) -> Value:
     """A Matmul; constant weights are transposed and put in their format by const-eval."""
     shape, dtype = result(node)
     x, w = b.plain(x), b.plain(w)
@@ -34,39 +42,39 @@ def matmul(b: Builder, node: fx.Node, x: Value, w: Value, bias: Value | None = N
 
 
 @lowers(aten.linear.default)
-def lower_linear(b: Builder, node: fx.Node) -> Value:
-    x, w = b[node.args[0]], b[node.args[1]]  # type: ignore[index]
+def lower_linear(b: Builder, node: Node) -> Value:
+    x, w = b[node.args[0]], b[node.args[1]]
     bias = node.args[2] if len(node.args) > 2 else node.kwargs.get("bias")
-    return matmul(b, node, x, w, b[bias] if bias is not None else None, transpose_b=True)  # type: ignore[index]
+    return matmul(b, node, x, w, b[bias] if bias is not None else None, transpose_b=True)
 
 
 @lowers(aten.mm.default, aten.bmm.default, aten.matmul.default)
-def lower_matmul(b: Builder, node: fx.Node) -> Value:
-    x, w = b.plain(b[node.args[0]]), b.plain(b[node.args[1]])  # type: ignore[index]
+def lower_matmul(b: Builder, node: Node) -> Value:
+    x, w = b.plain(b[node.args[0]]), b.plain(b[node.args[1]])
     flags = node.meta.get("transposes", (False, False))
     if len(x.shape) == 1 or len(w.shape) == 1:
         return _vector_matmul(b, node, x, w)
     return matmul(b, node, x, w, transpose_a=flags[0], transpose_b=flags[1])
 
 
-def _vector_matmul(b: Builder, node: fx.Node, x: Value, w: Value) -> Value:
+def _vector_matmul(b: Builder, node: Node, x: Value, w: Value) -> Value:
     """Vectors are matrices of one row or column on the chip."""
     shape, dtype = result(node)
     if len(x.shape) == 1:
         x = b.emit("Reshape", [x], (1, x.shape[0]), x.dtype, name=x.name)
     if len(w.shape) == 1:
         w = b.emit("Reshape", [w], (w.shape[0], 1), w.dtype, name=w.name)
-    batch = torch.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+    batch = torch.broadcast_shapes(x.shape[:-2], w.shape[:-2])  # type: ignore[no-untyped-call]
     full = (*batch, x.shape[-2], w.shape[-1])
     out = b.emit("Matmul", [x, w], full, dtype, {}, name=node.name)
     return b.emit("Reshape", [out], shape, dtype, name=node.name)
 
 
 @lowers(aten.addmm.default)
-def lower_addmm(b: Builder, node: fx.Node) -> Value | None:
+def lower_addmm(b: Builder, node: Node) -> Value | None:
     if node.kwargs.get("beta", 1) != 1 or node.kwargs.get("alpha", 1) != 1:
         return None
-    bias, x, w = (b[a] for a in node.args[:3])  # type: ignore[index]
+    bias, x, w = (b[a] for a in node.args[:3])
     if len(bias.shape) != 1:
         return None
     flags = node.meta.get("transposes", (False, False))
@@ -74,35 +82,53 @@ def lower_addmm(b: Builder, node: fx.Node) -> Value | None:
 
 
 @lowers(aten.softmax.int, aten._softmax.default, aten._safe_softmax.default)
-def lower_softmax(b: Builder, node: fx.Node) -> Value:
+def lower_softmax(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
-    dim = int(node.args[1]) % max(1, len(shape))  # type: ignore[call-overload]
+    x = b.plain(b[node.args[0]])
+    dim = int(node.args[1]) % max(1, len(shape))
     return b.emit("Softmax", [x], shape, dtype, {"dim": dim - len(shape)}, name=node.name)
 
 
 @lowers(aten.log_softmax.int, aten._log_softmax.default)
-def lower_log_softmax(b: Builder, node: fx.Node) -> Value:
+def lower_log_softmax(b: Builder, node: Node) -> Value:
     """x - max, minus the logarithm of the sum of exponentials; ttnn has no fused form."""
     shape, dtype = result(node)
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
-    dim = int(node.args[1]) % max(1, len(shape))  # type: ignore[call-overload]
+    x = b.plain(b[node.args[0]])
+    dim = int(node.args[1]) % max(1, len(shape))
     kept = tuple(1 if i == dim else s for i, s in enumerate(shape))
-    top = b.emit("Reduce", [x], kept, dtype, {"function": "max", "dims": [dim], "keepdim": True},
-                 name=node.name)
+    top = b.emit(
+        "Reduce",
+        [x],
+        kept,
+        dtype,
+        {"function": "max", "dims": [dim], "keepdim": True},
+        name=node.name,
+    )
     shifted = b.emit("BinaryNg", [x, top], shape, dtype, {"function": "sub"}, name=node.name)
     exp = b.emit("Unary", [shifted], shape, dtype, {"functions": [["exp"]]}, name=node.name)
-    total = b.emit("Reduce", [exp], kept, dtype,
-                   {"function": "sum", "dims": [dim], "keepdim": True}, name=node.name)
+    total = b.emit(
+        "Reduce",
+        [exp],
+        kept,
+        dtype,
+        {"function": "sum", "dims": [dim], "keepdim": True},
+        name=node.name,
+    )
     log = b.emit("Unary", [total], kept, dtype, {"functions": [["log"]]}, name=node.name)
     return b.emit("BinaryNg", [shifted, log], shape, dtype, {"function": "sub"}, name=node.name)
 
 
-def _norm(b: Builder, node: fx.Node, kind: str, normalized: Sequence[int],
-          operands: dict[str, Any], eps: float) -> Value | None:
+def _norm(
+    b: Builder,
+    node: Node,
+    kind: str,
+    normalized: Sequence[int],
+    operands: dict[str, Any],
+    eps: float,
+) -> Value | None:
     shape, dtype = result(node)
     rank = len(normalized)
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
+    x = b.plain(b[node.args[0]])
     width = volume(normalized)
     if rank > 1:
         x = b.emit("Reshape", [x], (*shape[:-rank], width), dtype, name=node.name)
@@ -115,44 +141,62 @@ def _norm(b: Builder, node: fx.Node, kind: str, normalized: Sequence[int],
                 value = b.emit("Reshape", [value], (width,), value.dtype, name=value.name)
             present.append(name)
             inputs.append(value)
-    out = b.emit("LayerNorm", inputs, b.spec(x).shape, dtype,
-                 {"norm": kind, "eps": eps, "operands": present}, name=node.name)
+    out = b.emit(
+        "LayerNorm",
+        inputs,
+        b.spec(x).shape,
+        dtype,
+        {"norm": kind, "eps": eps, "operands": present},
+        name=node.name,
+    )
     return b.emit("Reshape", [out], shape, dtype, name=node.name) if rank > 1 else out
 
 
 @lowers(aten.layer_norm.default)
-def lower_layer_norm(b: Builder, node: fx.Node) -> Value | None:
+def lower_layer_norm(b: Builder, node: Node) -> Value | None:
     args = [*node.args, None, None, None][:5]
     eps = node.args[4] if len(node.args) > 4 else node.kwargs.get("eps", 1e-5)
-    return _norm(b, node, "layer", node.args[1],  # type: ignore[arg-type]
-                 {"weight": node.kwargs.get("weight", args[2]),
-                  "bias": node.kwargs.get("bias", args[3])}, float(eps))  # type: ignore[arg-type]
+    return _norm(
+        b,
+        node,
+        "layer",
+        node.args[1],
+        {"weight": node.kwargs.get("weight", args[2]), "bias": node.kwargs.get("bias", args[3])},
+        float(eps),
+    )
 
 
 @lowers(aten.rms_norm.default)
-def lower_rms_norm(b: Builder, node: fx.Node) -> Value | None:
+def lower_rms_norm(b: Builder, node: Node) -> Value | None:
     args = [*node.args, None, None][:4]
     eps = node.kwargs.get("eps", args[3])
     if eps is None:
         eps = torch.finfo(result(node)[1]).eps
-    return _norm(b, node, "rms", node.args[1],  # type: ignore[arg-type]
-                 {"weight": node.kwargs.get("weight", args[2])}, float(eps))  # type: ignore[arg-type]
+    return _norm(
+        b,
+        node,
+        "rms",
+        node.args[1],
+        {"weight": node.kwargs.get("weight", args[2])},
+        float(eps),
+    )
 
 
 @lowers(aten.scaled_dot_product_attention.default)
-def lower_sdpa(b: Builder, node: fx.Node) -> Value | None:
+def lower_sdpa(b: Builder, node: Node) -> Value | None:
     shape, dtype = result(node)
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     if given.get("dropout_p"):
         return None
-    q, k, v = (b.plain(b[given[n]]) for n in names[:3])  # type: ignore[index]
+    q, k, v = (b.plain(b[given[n]]) for n in names[:3])
     if len(q.shape) != 4:
         lead = (1,) * (4 - len(q.shape)) if len(q.shape) < 4 else None
         if lead is None:
             return None
-        q, k, v = (b.emit("Reshape", [t], (*lead, *t.shape), t.dtype, name=t.name)
-                   for t in (q, k, v))
+        q, k, v = (
+            b.emit("Reshape", [t], (*lead, *t.shape), t.dtype, name=t.name) for t in (q, k, v)
+        )
     if q.shape[1] != k.shape[1]:
         if not given.get("enable_gqa"):
             return None
@@ -163,15 +207,28 @@ def lower_sdpa(b: Builder, node: fx.Node) -> Value | None:
     if mask is not None:
         value = b.plain(operand(b, mask))
         if value.dtype is torch.bool:
-            value = b.emit("Ternary", [value], value.shape, dtype,
-                           {"function": "where", "b_scalar": 0.0, "c_scalar": float("-inf")},
-                           name=value.name)
+            value = b.emit(
+                "Ternary",
+                [value],
+                value.shape,
+                dtype,
+                {"function": "where", "b_scalar": 0.0, "c_scalar": float("-inf")},
+                name=value.name,
+            )
         inputs.append(value)
     scale = given.get("scale")
     full = (*q.shape[:-1], v.shape[-1])
-    out = b.emit("Sdpa", inputs, full, dtype,
-                 {"scale": None if scale is None else float(scale),  # type: ignore[arg-type]
-                  "causal": bool(given.get("is_causal", False))}, name=node.name)
+    out = b.emit(
+        "Sdpa",
+        inputs,
+        full,
+        dtype,
+        {
+            "scale": None if scale is None else float(scale),
+            "causal": bool(given.get("is_causal", False)),
+        },
+        name=node.name,
+    )
     if full != shape:
         out = b.emit("Reshape", [out], shape, dtype, name=node.name)
     return out
@@ -180,18 +237,24 @@ def lower_sdpa(b: Builder, node: fx.Node) -> Value | None:
 def _repeat_heads(b: Builder, x: Value, repeats: int) -> Value:
     batch, heads, rows, width = x.shape
     wide = b.emit("Reshape", [x], (batch, heads, 1, rows * width), x.dtype, name=x.name)
-    wide = b.emit("Repeat", [wide], (batch, heads, repeats, rows * width), x.dtype,
-                  {"repeats": [1, 1, repeats, 1]}, name=x.name)
+    wide = b.emit(
+        "Repeat",
+        [wide],
+        (batch, heads, repeats, rows * width),
+        x.dtype,
+        {"repeats": [1, 1, repeats, 1]},
+        name=x.name,
+    )
     return b.emit("Reshape", [wide], (batch, heads * repeats, rows, width), x.dtype, name=x.name)
 
 
 @lowers(aten.group_norm.default)
-def lower_group_norm(b: Builder, node: fx.Node) -> Value | None:
-    x = b[node.args[0]]  # type: ignore[index]
-    groups = int(node.args[1])  # type: ignore[call-overload]
+def lower_group_norm(b: Builder, node: Node) -> Value | None:
+    x = b[node.args[0]]
+    groups = int(node.args[1])
     args = [*node.args, None, None, 1e-5][:5] if len(node.args) < 5 else list(node.args)
     weight, bias = node.kwargs.get("weight", args[2]), node.kwargs.get("bias", args[3])
-    eps = float(node.kwargs.get("eps", node.args[4] if len(node.args) > 4 else 1e-5))  # type: ignore[arg-type]
+    eps = float(node.kwargs.get("eps", node.args[4] if len(node.args) > 4 else 1e-5))
     shape, dtype = result(node)
     if len(shape) < 3:
         return None
@@ -199,27 +262,36 @@ def lower_group_norm(b: Builder, node: fx.Node) -> Value | None:
     if len(shape) == 4:
         flat = b.flat(x)
     else:
-        flat = b.flat(replace(b.emit("Reshape", [b.plain(x)], (n, c, volume(shape[2:]), 1), dtype,
-                                     name=node.name)))
+        flat = b.flat(
+            replace(
+                b.emit("Reshape", [b.plain(x)], (n, c, volume(shape[2:]), 1), dtype, name=node.name)
+            )
+        )
     pixels = volume(shape[2:])
     rows = b.emit("Reshape", [replace(flat, image=None)], (n, 1, pixels, c), dtype, name=node.name)
     present, inputs = ["x"], [rows]
     for name, argument in (("weight", weight), ("bias", bias)):
         if argument is not None:
             present.append(name)
-            inputs.append(b[argument])  # type: ignore[index]
-    out = b.emit("GroupNorm", inputs, (n, 1, pixels, c), dtype,
-                 {"groups": groups, "eps": eps, "operands": present}, name=node.name)
+            inputs.append(b[argument])
+    out = b.emit(
+        "GroupNorm",
+        inputs,
+        (n, 1, pixels, c),
+        dtype,
+        {"groups": groups, "eps": eps, "operands": present},
+        name=node.name,
+    )
     out = b.emit("Reshape", [out], (1, 1, n * pixels, c), dtype, name=node.name)
     if len(shape) == 4:
-        return b.settle(replace(out, shape=shape, image=shape))  # type: ignore[arg-type]
+        return b.settle(replace(out, shape=shape, image=shape))
     image = (n, c, pixels, 1)
     plain = b.plain(replace(out, shape=image, image=image))
     return b.emit("Reshape", [plain], shape, dtype, name=node.name)
 
 
 @lowers(aten._native_batch_norm_legit_no_training.default, aten.batch_norm.default)
-def lower_batch_norm(b: Builder, node: fx.Node) -> Value | tuple[Value, ...] | None:
+def lower_batch_norm(b: Builder, node: Node) -> Value | tuple[Value, ...] | None:
     args = list(node.args)
     weight, bias, mean, var = args[1:5]
     eps = args[6] if node.target is not aten.batch_norm.default else args[7]
@@ -228,19 +300,25 @@ def lower_batch_norm(b: Builder, node: fx.Node) -> Value | tuple[Value, ...] | N
     val = node.meta["val"]
     first = val[0] if isinstance(val, (tuple, list)) else val
     shape = tuple(first.shape)
-    x = b.plain(b[args[0]])  # type: ignore[index]
+    x = b.plain(b[args[0]])
     if len(shape) not in (2, 3, 4):
         return None
     wide = (*shape, *(1,) * (4 - len(shape)))
     if wide != shape:
         x = b.emit("Reshape", [x], wide, x.dtype, name=node.name)
-    present, inputs = ["x", "mean", "var"], [x, b[mean], b[var]]  # type: ignore[index]
+    present, inputs = ["x", "mean", "var"], [x, b[mean], b[var]]
     for name, argument in (("weight", weight), ("bias", bias)):
         if argument is not None:
             present.append(name)
-            inputs.append(b[argument])  # type: ignore[index]
-    out = b.emit("BatchNorm", inputs, wide, first.dtype,
-                 {"eps": float(eps), "operands": present}, name=node.name)  # type: ignore[arg-type]
+            inputs.append(b[argument])
+    out = b.emit(
+        "BatchNorm",
+        inputs,
+        wide,
+        first.dtype,
+        {"eps": float(eps), "operands": present},
+        name=node.name,
+    )
     if wide != shape:
         out = b.emit("Reshape", [out], shape, first.dtype, name=node.name)
     return (out, out, out) if isinstance(val, (tuple, list)) else out

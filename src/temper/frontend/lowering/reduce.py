@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import fx
 
 from temper.frontend.lowering.builder import Builder, Value
 from temper.frontend.lowering.elementwise import result
 from temper.frontend.lowering.registry import lowers
 from temper.frontend.lowering.window import spatial_mean
+from temper.frontend.node import Node
 
 aten = torch.ops.aten
 
@@ -24,8 +24,8 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-def _arguments(node: fx.Node) -> dict[str, Any]:
-    schema = node.target._schema.arguments  # type: ignore[union-attr]
+def _arguments(node: Node) -> dict[str, Any]:
+    schema = node.target._schema.arguments
     given = {a.name: a.default_value for a in schema if a.has_default_value()}
     given.update(zip([a.name for a in schema], node.args, strict=False))
     return {**given, **node.kwargs}
@@ -39,10 +39,10 @@ def _dims(value: Any, rank: int) -> list[int]:
 
 
 @lowers(*_FUNCTIONS)
-def lower_reduce(b: Builder, node: fx.Node) -> Value | None:
+def lower_reduce(b: Builder, node: Node) -> Value | None:
     given = _arguments(node)
-    function = _FUNCTIONS[node.target]  # type: ignore[index]
-    x = b[node.args[0]]  # type: ignore[index]
+    function = _FUNCTIONS[node.target]
+    x = b[node.args[0]]
     shape, dtype = result(node)
     dims = _dims(given.get("dim"), len(x.shape))
     keepdim = bool(given.get("keepdim", False))
@@ -61,51 +61,81 @@ def lower_reduce(b: Builder, node: fx.Node) -> Value | None:
 
 
 @lowers(aten.argmax.default, aten.argmin.default)
-def lower_argmax(b: Builder, node: fx.Node) -> Value:
+def lower_argmax(b: Builder, node: Node) -> Value:
     given = _arguments(node)
     shape, dtype = result(node)
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
+    x = b.plain(b[node.args[0]])
     dim = given.get("dim")
-    return b.emit("ArgMax", [x], shape, dtype,
-                  {"dim": None if dim is None else int(dim) % max(1, len(x.shape)),
-                   "keepdim": bool(given.get("keepdim", False)),
-                   "largest": node.target is aten.argmax.default}, name=node.name)
+    return b.emit(
+        "ArgMax",
+        [x],
+        shape,
+        dtype,
+        {
+            "dim": None if dim is None else int(dim) % max(1, len(x.shape)),
+            "keepdim": bool(given.get("keepdim", False)),
+            "largest": node.target is aten.argmax.default,
+        },
+        name=node.name,
+    )
 
 
 @lowers(aten.max.dim, aten.min.dim)
-def lower_max_dim(b: Builder, node: fx.Node) -> tuple[Value, ...]:
+def lower_max_dim(b: Builder, node: Node) -> tuple[Value, ...]:
     given = _arguments(node)
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
+    x = b.plain(b[node.args[0]])
     dim, keepdim = int(given["dim"]) % max(1, len(x.shape)), bool(given.get("keepdim", False))
     largest = node.target is aten.max.dim
     values, indices = node.meta["val"]
-    top = b.emit("Reduce", [x], values.shape, values.dtype,
-                 {"function": "max" if largest else "min", "dims": [dim], "keepdim": keepdim},
-                 name=node.name)
+    top = b.emit(
+        "Reduce",
+        [x],
+        values.shape,
+        values.dtype,
+        {"function": "max" if largest else "min", "dims": [dim], "keepdim": keepdim},
+        name=node.name,
+    )
     if not any(user.args[1] == 1 and user.users for user in node.users):
         return top, top
-    where = b.emit("ArgMax", [x], indices.shape, indices.dtype,
-                   {"dim": dim, "keepdim": keepdim, "largest": largest}, name=node.name)
+    where = b.emit(
+        "ArgMax",
+        [x],
+        indices.shape,
+        indices.dtype,
+        {"dim": dim, "keepdim": keepdim, "largest": largest},
+        name=node.name,
+    )
     return top, where
 
 
 @lowers(aten.topk.default)
-def lower_topk(b: Builder, node: fx.Node) -> tuple[Value, ...]:
+def lower_topk(b: Builder, node: Node) -> tuple[Value, ...]:
     given = _arguments(node)
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
+    x = b.plain(b[node.args[0]])
     values, indices = node.meta["val"]
     return b.emit_many(
-        "TopK", [x], [(values.shape, values.dtype), (indices.shape, indices.dtype)],
-        {"k": int(given["k"]), "dim": int(given["dim"]) % max(1, len(x.shape)),
-         "largest": bool(given["largest"]), "sorted": bool(given["sorted"])}, name=node.name)
+        "TopK",
+        [x],
+        [(values.shape, values.dtype), (indices.shape, indices.dtype)],
+        {
+            "k": int(given["k"]),
+            "dim": int(given["dim"]) % max(1, len(x.shape)),
+            "largest": bool(given["largest"]),
+            "sorted": bool(given["sorted"]),
+        },
+        name=node.name,
+    )
 
 
 @lowers(aten.sort.default)
-def lower_sort(b: Builder, node: fx.Node) -> tuple[Value, ...]:
+def lower_sort(b: Builder, node: Node) -> tuple[Value, ...]:
     given = _arguments(node)
-    x = b.plain(b[node.args[0]])  # type: ignore[index]
+    x = b.plain(b[node.args[0]])
     values, indices = node.meta["val"]
     return b.emit_many(
-        "Sort", [x], [(values.shape, values.dtype), (indices.shape, indices.dtype)],
+        "Sort",
+        [x],
+        [(values.shape, values.dtype), (indices.shape, indices.dtype)],
         {"dim": int(given["dim"]) % max(1, len(x.shape)), "descending": bool(given["descending"])},
-        name=node.name)
+        name=node.name,
+    )

@@ -6,11 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from torch import fx
-
     from temper.frontend.lowering.builder import Builder, Value
 
-Lowering = Callable[["Builder", "fx.Node"], "Value | tuple[Value, ...] | None"]
+Lowering = Callable[["Builder", Any], "Value | tuple[Value, ...] | None"]
 LOWERINGS: dict[Any, Lowering] = {}
 
 F = TypeVar("F", bound=Callable[..., Any])

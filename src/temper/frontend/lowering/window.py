@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import fx
 
 from temper.frontend.lowering.builder import Builder, Value
 from temper.frontend.lowering.elementwise import result
 from temper.frontend.lowering.registry import lowers
+from temper.frontend.node import Node
 
 aten = torch.ops.aten
 
@@ -22,10 +22,21 @@ def _pair(value: Any) -> list[int]:
     return values * 2 if len(values) == 1 else values
 
 
-def _conv(b: Builder, node: fx.Node, x: Value, weight: Value, bias: Value | None, *,
-          stride: list[int], padding: list[int], dilation: list[int], groups: int,
-          out_image: tuple[int, int, int, int], transposed: bool = False,
-          output_padding: list[int] | None = None) -> Value:
+def _conv(
+    b: Builder,
+    node: Node,
+    x: Value,
+    weight: Value,
+    bias: Value | None,
+    *,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    groups: int,
+    out_image: tuple[int, ...],
+    transposed: bool = False,
+    output_padding: list[int] | None = None,
+) -> Value:
     """One convolution; level 0 prepares its weights at every call, level 1 once."""
     dtype = result(node)[1]
     flat = b.flat(x)
@@ -45,44 +56,63 @@ def _conv(b: Builder, node: fx.Node, x: Value, weight: Value, bias: Value | None
     if transposed:
         attrs["output_padding"] = output_padding or [0, 0]
     rows = out_image[0] * out_image[2] * out_image[3]
-    out = b.emit("ConvTranspose2d" if transposed else "Conv2d",
-                 [flat, prepared] + ([bias] if bias is not None else []),
-                 (1, 1, rows, out_channels), dtype, attrs, name=node.name)
+    out = b.emit(
+        "ConvTranspose2d" if transposed else "Conv2d",
+        [flat, prepared] + ([bias] if bias is not None else []),
+        (1, 1, rows, out_channels),
+        dtype,
+        attrs,
+        name=node.name,
+    )
     return replace(out, shape=out_image, image=out_image)
 
 
 def _prepare(b: Builder, weight: Value, shape: tuple[int, ...], groups: int, once: bool) -> Value:
     """The weight in the form the convolution reads; at run time unless ``once``."""
     if once and weight.const:
-        out = b.emit("PrepareConvWeight", [weight], shape, weight.dtype, {"groups": groups},
-                     name=weight.name, fmt=b.spec(weight).format)
+        out = b.emit(
+            "PrepareConvWeight",
+            [weight],
+            shape,
+            weight.dtype,
+            {"groups": groups},
+            name=weight.name,
+            fmt=b.spec(weight).format,
+        )
         return out
-    return b.emit("PrepareConvWeight", [replace(weight, const=False)], shape, weight.dtype,
-                  {"groups": groups}, name=weight.name)
+    return b.emit(
+        "PrepareConvWeight",
+        [replace(weight, const=False)],
+        shape,
+        weight.dtype,
+        {"groups": groups},
+        name=weight.name,
+    )
 
 
-def _conv_arguments(node: fx.Node) -> dict[str, Any]:
-    names = [a.name for a in node.target._schema.arguments]  # type: ignore[union-attr]
-    defaults = {a.name: a.default_value for a in node.target._schema.arguments  # type: ignore[union-attr]
-                if a.has_default_value()}
+def _conv_arguments(node: Node) -> dict[str, Any]:
+    names = [a.name for a in node.target._schema.arguments]
+    defaults = {
+        a.name: a.default_value for a in node.target._schema.arguments if a.has_default_value()
+    }
     return {**defaults, **dict(zip(names, node.args, strict=False)), **node.kwargs}
 
 
-def _padding_before(b: Builder, source: fx.Node) -> tuple[fx.Node, list[tuple[int, int]]]:
+def _padding_before(b: Builder, source: Node) -> tuple[Node, list[tuple[int, int]]]:
     """A zero pad of H and W before a convolution is the convolution's own padding."""
     none = [(0, 0), (0, 0)]
     if not b.lazy_layout or source.target is not aten.constant_pad_nd.default:
         return source, none
-    pads = [int(p) for p in source.args[1]]  # type: ignore[union-attr]
+    pads = [int(p) for p in source.args[1]]
     value = source.args[2] if len(source.args) > 2 else 0.0
     if value or len(pads) > 4 or any(p < 0 for p in pads):
         return source, none
     pads += [0] * (4 - len(pads))
-    return source.args[0], [(pads[2], pads[3]), (pads[0], pads[1])]  # type: ignore[return-value]
+    return source.args[0], [(pads[2], pads[3]), (pads[0], pads[1])]
 
 
 @lowers(aten.conv2d.default, aten.conv2d.padding, aten.conv1d.default, aten.conv1d.padding)
-def lower_conv(b: Builder, node: fx.Node) -> Value | None:
+def lower_conv(b: Builder, node: Node) -> Value | None:
     given = _conv_arguments(node)
     source, before = _padding_before(b, given["input"])
     x, weight = b[source], b[given["weight"]]
@@ -99,8 +129,9 @@ def lower_conv(b: Builder, node: fx.Node) -> Value | None:
     spread = [int(v) for v in (dilation if isinstance(dilation, Sequence) else [dilation])]
     spread = spread * (len(kernel) // len(spread))
     if isinstance(padding, str):
-        total = [d * (k - 1) if padding == "same" else 0
-                 for d, k in zip(spread, kernel, strict=True)]
+        total = [
+            d * (k - 1) if padding == "same" else 0 for d, k in zip(spread, kernel, strict=True)
+        ]
         sides = [(t // 2, t - t // 2) for t in total]
     else:
         values = [int(v) for v in (padding if isinstance(padding, Sequence) else [padding])]
@@ -109,71 +140,128 @@ def lower_conv(b: Builder, node: fx.Node) -> Value | None:
     if flat_1d:
         n, c, length = x.shape
         x = b.emit("Reshape", [b.plain(x)], (n, c, 1, length), x.dtype, name=x.name)
-        weight = b.emit("Reshape", [weight], (*weight.shape[:2], 1, weight.shape[2]),
-                        weight.dtype, name=weight.name)
+        weight = b.emit(
+            "Reshape",
+            [weight],
+            (*weight.shape[:2], 1, weight.shape[2]),
+            weight.dtype,
+            name=weight.name,
+        )
         step, spread, sides = [1, *step], [1, *spread], [(0, 0), *sides]
         before = [(0, 0), before[-1]]
-        image = (shape[0], shape[1], 1, shape[2])
+        image: tuple[int, ...] = (shape[0], shape[1], 1, shape[2])
     else:
-        image = shape  # type: ignore[assignment]
-    padded = [s + p for side, pad in zip(sides, before, strict=True)
-              for s, p in zip(side, pad, strict=True)]
-    out = _conv(b, node, x, weight, bias, stride=step, dilation=spread,
-                padding=padded, groups=int(given["groups"]),
-                out_image=image)  # type: ignore[arg-type]
+        image = shape
+    padded = [
+        s + p
+        for side, pad in zip(sides, before, strict=True)
+        for s, p in zip(side, pad, strict=True)
+    ]
+    out = _conv(
+        b,
+        node,
+        x,
+        weight,
+        bias,
+        stride=step,
+        dilation=spread,
+        padding=padded,
+        groups=int(given["groups"]),
+        out_image=image,
+    )
     if flat_1d:
         return b.emit("Reshape", [b.plain(out)], shape, dtype, name=node.name)
     return b.settle(out)
 
 
 @lowers(aten.conv_transpose2d.input)
-def lower_conv_transpose(b: Builder, node: fx.Node) -> Value | None:
+def lower_conv_transpose(b: Builder, node: Node) -> Value | None:
     given = _conv_arguments(node)
     shape, _ = result(node)
     if len(shape) != 4:
         return None
     pad = _pair(given["padding"])
-    out = _conv(b, node, b[given["input"]], b[given["weight"]],
-                b[given["bias"]] if given.get("bias") is not None else None,
-                stride=_pair(given["stride"]), dilation=_pair(given["dilation"]),
-                padding=[pad[0], pad[0], pad[1], pad[1]], groups=int(given["groups"]),
-                out_image=shape, transposed=True,  # type: ignore[arg-type]
-                output_padding=_pair(given["output_padding"]))
+    out = _conv(
+        b,
+        node,
+        b[given["input"]],
+        b[given["weight"]],
+        b[given["bias"]] if given.get("bias") is not None else None,
+        stride=_pair(given["stride"]),
+        dilation=_pair(given["dilation"]),
+        padding=[pad[0], pad[0], pad[1], pad[1]],
+        groups=int(given["groups"]),
+        out_image=shape,
+        transposed=True,
+        output_padding=_pair(given["output_padding"]),
+    )
     return b.settle(out)
 
 
-def _pool(b: Builder, node: fx.Node, function: str, kernel: list[int], stride: list[int],
-          padding: list[int], dilation: list[int], ceil_mode: bool,
-          count_include_pad: bool = True, divisor: int | None = None) -> Value | None:
+def _pool(
+    b: Builder,
+    node: Node,
+    function: str,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    ceil_mode: bool,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> Value | None:
     val = node.meta["val"]
     first = val[0] if isinstance(val, (tuple, list)) else val
     shape = tuple(int(s) for s in first.shape)
     if len(shape) != 4:
         return None
-    flat = b.flat(b[node.args[0]])  # type: ignore[index]
+    flat = b.flat(b[node.args[0]])
     assert flat.image is not None
     n, c, h, w = flat.image
     rows = b.in_layout(replace(flat, image=None), "row_major")
-    out = b.emit("Pool2d", [rows], (1, 1, shape[0] * shape[2] * shape[3], c), first.dtype,
-                 {"function": function, "batch": n, "in_h": h, "in_w": w, "channels": c,
-                  "kernel": kernel, "stride": stride or kernel,
-                  "padding": [padding[0], padding[0], padding[1], padding[1]],
-                  "dilation": dilation, "ceil_mode": ceil_mode,
-                  "count_include_pad": count_include_pad, "divisor": divisor},
-                 name=node.name, layout="row_major")
+    out = b.emit(
+        "Pool2d",
+        [rows],
+        (1, 1, shape[0] * shape[2] * shape[3], c),
+        first.dtype,
+        {
+            "function": function,
+            "batch": n,
+            "in_h": h,
+            "in_w": w,
+            "channels": c,
+            "kernel": kernel,
+            "stride": stride or kernel,
+            "padding": [padding[0], padding[0], padding[1], padding[1]],
+            "dilation": dilation,
+            "ceil_mode": ceil_mode,
+            "count_include_pad": count_include_pad,
+            "divisor": divisor,
+        },
+        name=node.name,
+        layout="row_major",
+    )
     out = b.in_layout(out, "tile")
-    return b.settle(replace(out, shape=shape, image=shape))  # type: ignore[arg-type]
+    return b.settle(replace(out, shape=shape, image=shape))
 
 
 @lowers(aten.max_pool2d.default)
-def lower_max_pool(b: Builder, node: fx.Node) -> Value | None:
+def lower_max_pool(b: Builder, node: Node) -> Value | None:
     args = [*node.args[1:], *[None] * 5]
-    return _pool(b, node, "max", _pair(args[0]), _pair(args[1]) if args[1] else [],
-                 _pair(args[2] or 0), _pair(args[3] or 1), bool(args[4]))
+    return _pool(
+        b,
+        node,
+        "max",
+        _pair(args[0]),
+        _pair(args[1]) if args[1] else [],
+        _pair(args[2] or 0),
+        _pair(args[3] or 1),
+        bool(args[4]),
+    )
 
 
 @lowers(aten.max_pool2d_with_indices.default)
-def lower_max_pool_indices(b: Builder, node: fx.Node) -> Value | tuple[Value, ...] | None:
+def lower_max_pool_indices(b: Builder, node: Node) -> Value | tuple[Value, ...] | None:
     """Only where nobody reads the indices."""
     if any(user.args[1] == 1 and user.users for user in node.users):
         return None
@@ -182,20 +270,30 @@ def lower_max_pool_indices(b: Builder, node: fx.Node) -> Value | tuple[Value, ..
 
 
 @lowers(aten.avg_pool2d.default)
-def lower_avg_pool(b: Builder, node: fx.Node) -> Value | None:
+def lower_avg_pool(b: Builder, node: Node) -> Value | None:
     args = [*node.args[1:], *[None] * 6]
     include = True if args[4] is None else bool(args[4])
-    return _pool(b, node, "avg", _pair(args[0]), _pair(args[1]) if args[1] else [],
-                 _pair(args[2] or 0), [1, 1], bool(args[3]), include, args[5])  # type: ignore[arg-type]
+    return _pool(
+        b,
+        node,
+        "avg",
+        _pair(args[0]),
+        _pair(args[1]) if args[1] else [],
+        _pair(args[2] or 0),
+        [1, 1],
+        bool(args[3]),
+        include,
+        args[5],
+    )
 
 
 @lowers(aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default)
-def lower_adaptive_avg(b: Builder, node: fx.Node) -> Value | None:
-    shape, dtype = result(node)
-    x = b[node.args[0]]  # type: ignore[index]
+def lower_adaptive_avg(b: Builder, node: Node) -> Value | None:
+    shape, _ = result(node)
+    x = b[node.args[0]]
     if len(shape) != 4:
         return None
-    n, c, h, w = x.shape
+    h, w = x.shape[2:]
     oh, ow = shape[2:]
     if (oh, ow) == (1, 1):
         return spatial_mean(b, node, x)
@@ -204,23 +302,33 @@ def lower_adaptive_avg(b: Builder, node: fx.Node) -> Value | None:
     return _pool(b, node, "avg", [h // oh, w // ow], [h // oh, w // ow], [0, 0], [1, 1], False)
 
 
-def spatial_mean(b: Builder, node: fx.Node, x: Value) -> Value:
+def spatial_mean(b: Builder, node: Node, x: Value) -> Value:
     """The mean over H and W: a reduction over the rows of each channels-last image."""
     n, c, h, w = x.shape
     shape, dtype = result(node)
     flat = b.flat(x)
     rows = b.emit("Reshape", [replace(flat, image=None)], (n, 1, h * w, c), dtype, name=node.name)
-    mean = b.emit("Reduce", [rows], (n, 1, 1, c), dtype,
-                  {"function": "mean", "dims": [2], "keepdim": True}, name=node.name)
+    mean = b.emit(
+        "Reduce",
+        [rows],
+        (n, 1, 1, c),
+        dtype,
+        {"function": "mean", "dims": [2], "keepdim": True},
+        name=node.name,
+    )
     return b.emit("Reshape", [mean], shape, dtype, name=node.name)
 
 
-@lowers(aten.upsample_nearest2d.vec, aten.upsample_nearest2d.default,
-        aten.upsample_bilinear2d.vec, aten.upsample_bilinear2d.default)
-def lower_upsample(b: Builder, node: fx.Node) -> Value | None:
+@lowers(
+    aten.upsample_nearest2d.vec,
+    aten.upsample_nearest2d.default,
+    aten.upsample_bilinear2d.vec,
+    aten.upsample_bilinear2d.default,
+)
+def lower_upsample(b: Builder, node: Node) -> Value | None:
     shape, dtype = result(node)
     bilinear = "bilinear" in str(node.target)
-    x = b[node.args[0]]  # type: ignore[index]
+    x = b[node.args[0]]
     n, c, h, w = x.shape
     scale = [shape[2] / h, shape[3] / w]
     if any(not math.isclose(s, round(s)) for s in scale):
@@ -229,10 +337,20 @@ def lower_upsample(b: Builder, node: fx.Node) -> Value | None:
     flat = b.flat(x)
     nhwc = b.emit("Reshape", [replace(flat, image=None)], (n, h, w, c), dtype, name=node.name)
     rows = b.in_layout(nhwc, "row_major")
-    out = b.emit("Upsample", [rows], (n, shape[2], shape[3], c), dtype,
-                 {"scale": scale, "out_size": list(shape[2:]), "align_corners": corners,
-                  "mode": "bilinear" if bilinear else "nearest"},
-                 name=node.name, layout="row_major")
+    out = b.emit(
+        "Upsample",
+        [rows],
+        (n, shape[2], shape[3], c),
+        dtype,
+        {
+            "scale": scale,
+            "out_size": list(shape[2:]),
+            "align_corners": corners,
+            "mode": "bilinear" if bilinear else "nearest",
+        },
+        name=node.name,
+        layout="row_major",
+    )
     out = b.in_layout(out, "tile")
     out = b.emit("Reshape", [out], (1, 1, n * shape[2] * shape[3], c), dtype, name=node.name)
-    return b.settle(replace(out, shape=shape, image=shape))  # type: ignore[arg-type]
+    return b.settle(replace(out, shape=shape, image=shape))
