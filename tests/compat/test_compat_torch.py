@@ -1,0 +1,146 @@
+"""torch_xla and tt_torch as tt-xla's and tt-torch's scripts use them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from temper import options
+from temper.errors import UsageError
+
+pytestmark = pytest.mark.usefixtures("stand_ins")
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(32, 64)
+        self.fc2 = nn.Linear(64, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(torch.relu(self.fc1(x)))
+
+
+def test_a_tt_xla_script_runs_on_the_device() -> None:
+    import torch_xla
+    import torch_xla.core.xla_model as xm
+    import torch_xla.runtime as xr
+    from tt_torch import apply_weight_dtype_overrides
+
+    torch._dynamo.reset()
+    xr.set_device_type("TT")
+    xr.initialize_cache  # noqa: B018 - exists
+    torch_xla.set_custom_compile_options({"optimization_level": "1", "enable_trace": "true"})
+    assert options.get_custom_compile_options() == {"optimization_level": 1, "enable_trace": True}
+    model = Small().to(torch.bfloat16).eval()
+    x = torch.randn(4, 32, dtype=torch.bfloat16)
+    expected = model(x)
+    assert apply_weight_dtype_overrides(model, {"fc2.weight": "bfp_bf8"})
+    device = xm.xla_device()
+    assert device == torch_xla.device() == torch.device("tt")
+    compiled = torch.compile(model.to(device), backend="tt")
+    with torch.no_grad():
+        found = compiled(x.to(device))
+    torch_xla.sync()
+    xm.mark_step()
+    assert found.device.type == "tt"
+    torch.testing.assert_close(found.cpu(), expected, rtol=0.05, atol=0.05)
+
+
+def test_one_chip_is_all_there_is() -> None:
+    import torch_xla
+    import torch_xla.distributed.xla_multiprocessing as xmp
+    import torch_xla.runtime as xr
+
+    seen: list[tuple[int, str]] = []
+    torch_xla.launch(lambda index, word: seen.append((index, word)), args=("a",))
+    xmp.spawn(lambda index: seen.append((index, "b")))
+    assert seen == [(0, "a"), (0, "b")]
+    assert xr.global_device_count() == xr.world_size() == torch_xla.device_count() == 1
+    refusals = (
+        lambda: torch_xla.device(1),
+        xr.use_spmd,
+        lambda: xmp.spawn(print, nprocs=2),
+        lambda: xr.set_device_type("TPU"),
+    )
+    for refused in refusals:
+        with pytest.raises(UsageError):
+            refused()
+
+
+def test_wrong_compile_options_are_errors() -> None:
+    import torch_xla
+
+    with pytest.raises(UsageError, match="optimization_level"):
+        torch_xla.set_custom_compile_options({"optimisation_level": 1})
+    with pytest.raises(UsageError):
+        torch_xla.set_custom_compile_options({"enable_trace": "perhaps"})
+
+
+def test_saving_moves_tensors_to_the_host(tmp_path: Path) -> None:
+    import torch_xla.core.xla_model as xm
+
+    xm.save({"x": torch.ones(2).to(xm.xla_device())}, tmp_path / "x.pt")
+    assert torch.load(tmp_path / "x.pt", weights_only=True)["x"].device.type == "cpu"
+
+
+def test_a_tt_torch_script_compiles_with_its_own_backend_and_options() -> None:
+    from tt_torch.dynamo.backend import BackendOptions, backend
+    from tt_torch.tools.device_manager import DeviceManager
+    from tt_torch.tools.utils import CompileDepth, CompilerConfig
+
+    torch._dynamo.reset()
+    config = CompilerConfig()
+    config.enable_consteval = True
+    config.compile_depth = CompileDepth.EXECUTE
+    backend_options = BackendOptions(compiler_config=config)
+    _, devices = DeviceManager.acquire_available_devices()
+    backend_options.devices = devices
+    model = Small().eval()
+    x = torch.randn(4, 32)
+    compiled = torch.compile(model, backend=backend, dynamic=False, options=backend_options)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x), rtol=0.05, atol=0.05)
+    assert config.to_options() == {"enable_const_eval": True}
+    config.compile_depth = CompileDepth.STABLEHLO
+    assert config.to_options()["dry_run"] is True
+    with pytest.raises(UsageError, match="enable_consteval"):
+        config.enable_const_eval = True
+
+
+def test_verify_module_compares_with_the_host(capsys: pytest.CaptureFixture[str]) -> None:
+    from tt_torch.tools.verify import verify_module
+
+    verify_module(Small(), input_shapes=[(4, 32)], required_atol=0.05)
+    assert "PCC" in capsys.readouterr().out
+    with pytest.raises(AssertionError, match="verification failed"):
+        verify_module(Small(), inputs=[torch.randn(4, 32)], required_pcc=1.1)
+    verify_module(Small(), inputs=[torch.randn(4, 32)], required_pcc=1.1, do_assert=False)
+    with pytest.raises(UsageError, match="ONNX"):
+        verify_module("model.onnx")
+
+
+def test_the_profiler_class_captures_processes_and_writes_the_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import subprocess
+
+    from tt_torch.tools.profile_util import Profiler
+
+    monkeypatch.chdir(tmp_path)
+    profiler = Profiler("ops.csv")
+    assert int(profiler.setup_tracy_server()) > 0
+    source = (
+        "import torch, temper\n"
+        "m = temper.compile(torch.nn.Linear(32, 32).eval())\n"
+        "m(torch.randn(32, 32))\n"
+    )
+    subprocess.run([sys.executable, "-c", source], check=True, timeout=120)
+    profiler.close_capture_tool_process()
+    profiler.post_process_ops()
+    text = (tmp_path / "results" / "perf" / "ops.csv").read_text()
+    assert "MatmulDeviceOperation" in text
