@@ -131,6 +131,19 @@ def _weight_formats(cases: list[_Case]) -> list[Suggestion]:
     return made
 
 
+def _bfloat16(cases: list[_Case]) -> list[Suggestion]:
+    values = [spec for case in cases for spec in case.record.program.values.values()]
+    count = sum(spec.format == "float32" for spec in values)
+    return _suggest(
+        cases,
+        lambda case: _recost(case, what_if.in_bfloat16(case.record.program)),
+        "the model in bfloat16",
+        f"{count} of {len(values)} tensors are float32: twice the bytes, and slower arithmetic",
+        "model = model.to(torch.bfloat16)  # and its floating-point inputs",
+        weight_format_note("bfloat16"),
+    )
+
+
 def _fidelity(cases: list[_Case]) -> list[Suggestion]:
     made = []
     ladder = (("HiFi2", frozenset({"HiFi4", "HiFi3"})), ("LoFi", frozenset({"HiFi2"})))
@@ -279,6 +292,8 @@ def _layouts(cases: list[_Case]) -> list[Suggestion]:
         return []
     why = f"{count} ops change a layout that the op before had just changed, first at {where}"
     paste = _SET % '"enable_layout_optimization": True'
+    if all(case.option("enable_layout_optimization") is True for case in cases):
+        paste = f"# {where}: keep the tensor in one layout between these ops"
     return [Suggestion("fewer layout changes (at most)", why, paste, now, then, then, now)]
 
 
@@ -319,5 +334,6 @@ def _batch(cases: list[_Case]) -> list[Suggestion]:
 
 
 _RULES: tuple[Callable[[list[_Case]], list[Suggestion]], ...] = (
-    _weight_formats, _fidelity, _trace, _levels, _kept_out, _host_ops, _layouts, _padding, _batch,
+    _bfloat16, _weight_formats, _fidelity, _trace, _levels, _kept_out, _host_ops, _layouts,
+    _padding, _batch,
 )  # fmt: skip

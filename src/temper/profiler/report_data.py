@@ -20,11 +20,13 @@ from temper.profiler.suggestion import Suggestion
 from temper.profiler.summary import Summary, summarise
 from temper.profiler.table import OpTable
 from temper.profiler.terminal import bytes_text, time_text
+from temper.program import Program
 
 _MAX_SEGMENTS = 30_000
 _MAX_ROWS = 20_000
 _MAX_HOLDERS = 200
 _MAX_POINTS = 3_000
+_SMALL = 0.02  # of the pool's peak: thinner than a line of the picture
 
 
 def report_data(profile: Profile, advice: Sequence[Suggestion]) -> dict[str, Any]:
@@ -292,10 +294,7 @@ def _memory(run: Run | None, chip: Chip) -> list[dict[str, Any]]:
         used = usage(fullest.program, pool)
         if not used.max():
             continue
-        held = sorted(
-            (h for h in holdings(fullest.program) if h.pool == pool),
-            key=lambda h: -h.size_bytes * (h.last - h.first + 1),
-        )[:_MAX_HOLDERS]
+        held = _holders(fullest.program, pool, int(used.max()))
         pools.append(
             {
                 "pool": pool.upper(),
@@ -303,10 +302,30 @@ def _memory(run: Run | None, chip: Chip) -> list[dict[str, Any]]:
                 "capacity": capacity,
                 "used": used.tolist(),
                 "ops": [info.name for info in fullest.ops],
-                "holders": [[h.name, h.module, h.size_bytes, h.first, h.last] for h in held],
+                "holders": held,
             }
         )
     return pools
+
+
+def _holders(program: Program, pool: str, peak: int) -> list[list[Any]]:
+    """Name, module, bytes, first and last op; small ones of equal life are put together."""
+    large: list[list[Any]] = []
+    small: dict[tuple[int, int], list[int]] = {}
+    for held in holdings(program):
+        if held.pool != pool:
+            continue
+        if held.size_bytes >= _SMALL * peak:
+            large.append([held.name, held.module, held.size_bytes, held.first, held.last])
+        else:
+            group = small.setdefault((held.first, held.last), [0, 0])
+            group[0] += 1
+            group[1] += held.size_bytes
+    large += [
+        [f"{count} small tensors", f"{count} small tensors", size, first, last]
+        for (first, last), (count, size) in small.items()
+    ]
+    return sorted(large, key=lambda h: -h[2] * (h[4] - h[3] + 1))[:_MAX_HOLDERS]
 
 
 def _advice(item: Suggestion) -> dict[str, Any]:

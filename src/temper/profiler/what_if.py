@@ -42,6 +42,16 @@ def with_weight_format(program: Program, fmt: str, only: set[str] | None = None)
     return _with_values(program, changes) if changes else None
 
 
+def in_bfloat16(program: Program) -> Program | None:
+    """Every float32 tensor in bfloat16, as if the model and its inputs had been cast."""
+    changes = {
+        name: replace(spec, format="bfloat16")
+        for name, spec in program.values.items()
+        if spec.format == "float32"
+    }
+    return _with_values(program, changes) if changes else None
+
+
 def with_fidelity(program: Program, fidelity: str, above: frozenset[str]) -> Program | None:
     """Matrix ops that run at one of the ``above`` fidelities, at ``fidelity``."""
 

@@ -64,12 +64,13 @@ function drawRoofline() {
     picture.append(svg("line", { x1: X(10 ** x0), x2: X(10 ** x1), y1: Y(10 ** power), y2: Y(10 ** power), class: "axis" }));
     picture.append(svg("text", { x: pad - 5, y: Y(10 ** power) + 4, class: "soft", "text-anchor": "end" }, 10 ** power >= 1 ? 10 ** power : `1e${power}`));
   }
-  for (const [name, peak] of peaks) {
+  peaks.forEach(([name, peak], index) => {
     const knee = Math.max(10 ** x0, (peak * 1e3) / DATA.roof.dram);
     const start = Math.max(10 ** x0, (10 ** y0 * 1e3) / DATA.roof.dram);
     picture.append(svg("polyline", { points: `${X(start)},${Y((start * DATA.roof.dram) / 1e3)} ${X(knee)},${Y(peak)} ${X(10 ** x1)},${Y(peak)}`, fill: "none", stroke: "var(--soft)", "stroke-width": 1.3 }));
-    picture.append(svg("text", { x: X(10 ** x1) - 4, y: Y(peak) - 4, class: "soft", "text-anchor": "end" }, `${name} ${Math.round(peak)}`));
-  }
+    // Peaks lie close together: every other label stands further left.
+    picture.append(svg("text", { x: X(10 ** x1) - 4 - (index % 2) * 62, y: Y(peak) - 3, class: "soft", "text-anchor": "end" }, `${name} ${Math.round(peak)}`));
+  });
   const largest = Math.max(1, ...points.map((p) => opTotal(p.row)));
   for (const point of points) {
     const dot = svg("circle", { cx: X(point.x), cy: Y(point.y), r: 3 + 7 * Math.sqrt(opTotal(point.row) / largest), fill: `var(${boundVariable(OPS.bound[point.row])})`, "fill-opacity": 0.7, style: "cursor:pointer" });
@@ -107,6 +108,7 @@ function memoryPicture(pool, width) {
   const step = Math.max(1, Math.ceil(count / width));
   const held = pool.holders.slice().sort((a, b) => (b[4] - b[3]) - (a[4] - a[3]) || b[2] - a[2]);
   held.forEach(([name, module, size, first, last], index) => {
+    const edge = size * unit > 3 ? 0.5 : 0;
     let path = "", back = "";
     for (let op = first; op <= last; op = op === last ? last + 1 : Math.min(last, op + step)) {
       const low = height - base[op] * unit, high = height - (base[op] + size) * unit;
@@ -114,7 +116,7 @@ function memoryPicture(pool, width) {
       back = `L${X(op + 1)},${low}L${X(op)},${low}` + back;
     }
     for (let op = first; op <= last; op++) base[op] += size;
-    const shape = svg("path", { d: path + back + "Z", fill: `var(${shades[index % shades.length]})`, "fill-opacity": 0.65, stroke: "var(--card)", "stroke-width": 0.5 });
+    const shape = svg("path", { d: path + back + "Z", fill: `var(${shades[index % shades.length]})`, "fill-opacity": 0.65, stroke: "var(--card)", "stroke-width": edge });
     tipOn(shape, `${module || name}\n${bytesText(size)} from ${pool.ops[first]} to ${pool.ops[last]}`);
     picture.append(shape);
   });
