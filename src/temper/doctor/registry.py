@@ -65,7 +65,7 @@ CHECKS: list[Check] = []
 
 
 def check(name: str, topic: str) -> Callable[[Function], Function]:
-    """Register a check; its findings are completed with its name and topic by ``found``."""
+    """Register a check under its name; topics order the report."""
 
     def add(function: Function) -> Function:
         CHECKS.append(Check(name, topic, function))
