@@ -61,7 +61,7 @@ def test_a_script_that_waits_for_a_deadline_ends() -> None:
     while time.monotonic() < deadline:
         time.sleep(0.01)
         rounds += 1
-    assert rounds == 2
+    assert 2 <= rounds <= 3  # sums of hundredths
 
 
 def test_timeit_follows_and_everything_is_given_back() -> None:
