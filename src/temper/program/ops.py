@@ -172,14 +172,14 @@ _TABLE = [
         "groupnorm",
         "GroupNormDeviceOperation",
         ("x", "weight?", "bias?"),
-        {"groups": 1, "eps": 1e-5, **_COMPUTE},
+        {"groups": 1, "eps": 1e-5, "operands": ["x"], **_COMPUTE},
     ),  # x (N, 1, H*W, C)
     OpKind(
         "BatchNorm",
         "batchnorm",
         "BatchNormOperation",
         ("x", "mean", "var", "weight?", "bias?"),
-        {"eps": 1e-5, **_COMPUTE},
+        {"eps": 1e-5, "operands": ["x", "mean", "var"], **_COMPUTE},
     ),  # x (N, C, H, W)
     OpKind(
         "Sdpa",
