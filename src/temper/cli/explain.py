@@ -1,0 +1,81 @@
+"""``temper explain``: climb the ladder of settings and say what each rung does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from temper.cli.output import console, emit_json, json_option, table
+
+
+@click.command(
+    epilog="Examples: 'temper explain model.py:make', "
+    "'temper explain model.py:make --chip p150 --picture ladder.png', "
+    "'temper explain package.module:make --batch 16 --json'"
+)
+@click.argument("model")
+@click.option("--chip", default="n150", show_default=True, help="Board to explain for.")
+@click.option(
+    "--batch", type=click.IntRange(min=1), help="Batch of the batch rung (default: best)."
+)
+@click.option("--accuracy/--no-accuracy", default=True, help="Run each rung for its accuracy.")
+@click.option("--picture", type=click.Path(path_type=Path), help="Write the waterfall as PNG/SVG.")
+@json_option
+def command(
+    model: str, chip: str, batch: int | None, accuracy: bool, picture: Path | None, as_json: bool
+) -> None:
+    """Explain MODEL (file.py:callable) rung by rung: float32 level 0 up to block formats."""
+    from temper import chips
+    from temper.tuning.ladder import explain
+
+    board = chips.get(chip)
+    errors = console(stderr=True)
+    with errors.status("loading") as status:
+        rungs = explain(
+            model,
+            board.name,
+            batch=batch,
+            accuracy=accuracy,
+            progress=lambda text: status.update(f"compiling: {text}"),
+        )
+    if picture:
+        from temper.tuning.pictures import waterfall
+
+        waterfall(rungs, f"{model} on {board.name}", picture)
+    if as_json:
+        emit_json({"model": model, "chip": board.name, "clock": "modelled", "rungs": rungs})
+        return
+    rows = []
+    for rung in rungs:
+        rows.append(
+            [
+                rung.name,
+                f"{rung.samples_per_s:,.0f}",
+                f"{rung.low_samples_per_s:,.0f} to {rung.high_samples_per_s:,.0f}",
+                f"×{rung.gain:.2f}",
+                "-" if rung.pcc is None else f"{rung.pcc:.5f}",
+                rung.did,
+                rung.next_obstacle,
+            ]
+        )
+    out = console()
+    columns = ["rung", "samples/s", "band", "gain", "PCC", "what it did", "now limited by"]
+    out.print(
+        table(
+            f"{model} on a virtual {board.name}",
+            columns,
+            rows,
+            right=["samples/s", "band", "gain", "PCC"],
+        )
+    )
+    total = rungs[-1].samples_per_s / rungs[0].samples_per_s
+    best = max(rungs, key=lambda r: r.samples_per_s)
+    out.print(
+        f"samples/s: modelled, end to end with transfers; PCC: measured against float32 in eager "
+        f"torch. Best rung: {best.name}, ×{best.samples_per_s / rungs[0].samples_per_s:.1f} over the "
+        f"first (last rung ×{total:.1f}).",
+        style="dim",
+    )
+    if picture:
+        out.print(f"waterfall: {picture}")

@@ -1,0 +1,113 @@
+"""``temper fit``: the largest batch that fits each level, and tables in SRAM."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from temper.cli.output import console, emit_json, json_option, table
+from temper.errors import UsageError
+
+
+@click.command(
+    epilog="Examples: 'temper fit model.py:make', 'temper fit model.py:make --sequence', "
+    "'temper fit --table 10000x128 --chip e75'"
+)
+@click.argument("model", required=False)
+@click.option("--chip", default="n150", show_default=True, help="Board.")
+@click.option("--level", "levels", type=int, multiple=True, help="Only these levels.")
+@click.option("--limit", default=256, show_default=True, help="Largest size to try.")
+@click.option("--sequence", is_flag=True, help="Vary the sequence length instead of the batch.")
+@click.option("--table", "table_size", metavar="ROWSxCOLUMNS", help="Ask about a table instead.")
+@json_option
+def command(
+    model: str | None,
+    chip: str,
+    levels: tuple[int, ...],
+    limit: int,
+    sequence: bool,
+    table_size: str | None,
+    as_json: bool,
+) -> None:
+    """Say what fits before anything runs; MODEL is file.py:callable, taking a batch."""
+    if table_size:
+        _table(table_size, chip, as_json)
+        return
+    if not model:
+        raise UsageError("temper fit needs a model or --table", try_=["--table 10000x128"])
+    from temper.tuning.fit import fit_model
+
+    with console(stderr=True).status("compiling") as status:
+        fits = fit_model(
+            model,
+            chip,
+            levels=levels or (0, 1, 2),
+            limit=limit,
+            sequence=sequence,
+            progress=lambda text: status.update(f"compiling: {text}"),
+        )
+    if as_json:
+        emit_json({"model": model, "chip": chip, "fits": fits})
+        return
+    rows = []
+    for fit in fits:
+        reach = f", DRAM would end near {fit.estimate:,}" if fit.estimate else ""
+        rows.append(
+            [
+                fit.level,
+                f"{'at least ' if fit.largest * 2 > fit.searched_to else ''}{fit.largest}",
+                f"{fit.sram_bytes_per_core:,}",
+                f"{fit.dram_bytes:,} of {fit.dram_capacity_bytes:,}",
+                fit.stopped_by.split("\n")[0] + reach,
+            ]
+        )
+    word = fits[0].dimension
+    columns = ["level", f"largest {word}", "SRAM a core, B", "DRAM, B", "what stops the next"]
+    out = console()
+    out.print(table(f"{model} on {chip}", columns, rows, right=columns[:3]))
+    for fit in fits:
+        if "\n" in fit.stopped_by:
+            out.print(f"level {fit.level}: {fit.stopped_by}")
+    out.print("bytes: modelled by the allocator; nothing was run", style="dim")
+
+
+def _table(text: str, chip: str, as_json: bool) -> None:
+    from temper import chips
+    from temper.tuning.fit_table import fit_table
+
+    match = re.fullmatch(r"\s*(\d+)\s*[xX×*,]\s*(\d+)\s*", text)
+    if not match:
+        raise UsageError(f"{text!r} is no table size", try_=["--table 10000x128"])
+    rows, columns = int(match[1]), int(match[2])
+    board = chips.get(chip)
+    found = fit_table(rows, columns, board.name)
+    if as_json:
+        emit_json({"chip": board.name, "rows": rows, "columns": columns, "formats": found})
+        return
+    cells = [
+        [
+            f.format,
+            f"{f.size_bytes / 2**20:.2f}",
+            f"{f.bytes_per_core:,}",
+            f"{f.usable_per_core:,}",
+            "fits" if f.fits else "does not fit",
+        ]
+        for f in found
+    ]
+    heads = ["format", "MB", "B a core", "usable B a core", "SRAM"]
+    out = console()
+    out.print(
+        table(f"{rows} x {columns} in the SRAM of {board.name}", heads, cells, right=heads[1:4])
+    )
+    first = next((f.format for f in found if f.fits), None)
+    if first is None:
+        need = -(-found[-1].bytes_per_core // board.sram_usable_bytes)
+        out.print(f"no format fits: split the table over {need} or more operators, or use DRAM")
+    elif first != "float32":
+        out.print(f"{first} makes it fit")
+    out.print(
+        f"datasheet SRAM {board.datasheet_sram_mb} MB over {board.cores} cores; programs use "
+        f"{board.compute_cores} of them, less circular buffers",
+        style="dim",
+    )
