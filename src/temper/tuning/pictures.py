@@ -32,7 +32,9 @@ def save(picture: Any, path: Path) -> None:
 def waterfall(rungs: Sequence[Rung], title: str, path: Path) -> None:
     """Samples a second by rung, the gain of each rung on top of the one before."""
     picture, axes = figure(max(7.0, 1.15 * len(rungs)))
-    before = 0.0
+    # Rungs differ by orders of magnitude: equal heights are equal factors.
+    axes.set_yscale("log")
+    before = min(r.low_samples_per_s for r in rungs) / 2
     for index, rung in enumerate(rungs):
         gained = rung.samples_per_s - before
         colour = "#4c78a8" if index == 0 else "#54a24b" if gained >= 0 else "#e45756"
@@ -60,7 +62,7 @@ def waterfall(rungs: Sequence[Rung], title: str, path: Path) -> None:
         )
         before = rung.samples_per_s
     axes.set_xticks(range(len(rungs)), [r.name for r in rungs], rotation=20, ha="right")
-    axes.set_ylabel("samples/s, modelled")
+    axes.set_ylabel("samples/s, modelled (log scale)")
     axes.set_title(title)
     axes.margins(y=0.15)
     axes.spines[["top", "right"]].set_visible(False)
