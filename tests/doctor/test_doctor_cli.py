@@ -227,6 +227,10 @@ def test_a_recorder_samples_while_work_runs(tmp_path: Path) -> None:
     assert summary["samples"] >= 2
     assert summary["temperature_c"] == {"min": 46.0, "mean": 46.0, "max": 46.0}
     assert summary["throttled_samples"] == 0
+    recorder.save(tmp_path / "cards.csv")
+    rows = list(csv.DictReader((tmp_path / "cards.csv").open()))
+    assert len(rows) == summary["samples"]
+    assert rows[0]["power_w"] == "38.0"
 
 
 def test_a_recorder_without_a_card_costs_nothing(tmp_path: Path) -> None:
@@ -234,6 +238,8 @@ def test_a_recorder_without_a_card_costs_nothing(tmp_path: Path) -> None:
         pass
     assert recorder.readings == []
     assert recorder.summary() == []
+    recorder.save(tmp_path / "cards.csv")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_live_machine_without_a_card_reads_nothing() -> None:

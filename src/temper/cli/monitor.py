@@ -92,20 +92,19 @@ def _write_csv(
 ) -> None:
     """Rows are flushed one by one, so that an interrupted log is complete up to its end."""
     from temper.doctor import telemetry
-    from temper.doctor.monitor_view import CSV_COLUMNS, csv_row
 
     try:
         fresh = not path.exists() or path.stat().st_size == 0
         with path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)
             if fresh:
-                writer.writerow(CSV_COLUMNS)
+                writer.writerow(telemetry.CSV_COLUMNS)
             done = 0
             while count is None or done < count:
                 if done:
                     time.sleep(interval_s)
                 for reading in telemetry.read(machine, cards):
-                    writer.writerow(csv_row(reading))
+                    writer.writerow(telemetry.csv_row(reading))
                 file.flush()
                 done += 1
     except OSError as error:

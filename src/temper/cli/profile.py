@@ -27,10 +27,15 @@ from temper.errors import UsageError
 @click.argument("command_line", metavar='"COMMAND"', nargs=-1, required=True)
 def command(output: Path | None, port: int | None, command_line: tuple[str, ...]) -> None:
     """Profile a command and every process it starts; its exit code is passed on."""
+    from temper.doctor.telemetry import Recorder
     from temper.profiler.capture import profile_command
 
     if len(command_line) > 1:
         whole = shlex.quote(shlex.join(command_line))
         raise UsageError("the command must be quoted", try_=f"temper profile {whole}")
     directory = output or Path("results") / "perf" / time.strftime("run_%Y_%m_%d_%H_%M_%S")
-    sys.exit(profile_command(command_line[0], directory, port=port))
+    with Recorder() as cards:  # at no cost without a card
+        status = profile_command(command_line[0], directory, port=port)
+    if directory.is_dir():
+        cards.save(directory / "cards.csv")
+    sys.exit(status)

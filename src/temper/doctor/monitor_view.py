@@ -13,7 +13,6 @@ from temper.doctor.telemetry import CardReading
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-CSV_COLUMNS = tuple(CardReading.__slots__)
 _BARS = "▁▂▃▄▅▆▇█"
 _BAR_WIDTH = 20
 
@@ -41,11 +40,6 @@ def plain_lines(readings: Iterable[CardReading]) -> list[str]:
         )
         lines += [f"  {name:<12} {text}" for name, text in cells(reading).items()]
     return lines
-
-
-def csv_row(reading: CardReading) -> list[str]:
-    values = reading.as_dict()
-    return ["" if values[name] is None else str(values[name]) for name in CSV_COLUMNS]
 
 
 class History:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import csv
+import os
 import threading
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -47,6 +50,15 @@ class CardReading:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+CSV_COLUMNS = tuple(CardReading.__slots__)
+
+
+def csv_row(reading: CardReading) -> list[str]:
+    """The values in the order of ``CSV_COLUMNS``; empty where the card publishes nothing."""
+    values = reading.as_dict()
+    return ["" if values[name] is None else str(values[name]) for name in CSV_COLUMNS]
 
 
 def read(machine: Machine | None = None, cards: list[Card] | None = None) -> list[CardReading]:
@@ -165,6 +177,17 @@ class Recorder:
             self.readings += read(self._machine, self._cards)
             if self._stop.wait(self._interval_s):
                 return
+
+    def save(self, path: Path) -> None:
+        """Write all readings as CSV, if there are any."""
+        if not self.readings:
+            return
+        beside = path.with_name(path.name + ".part")
+        with beside.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(CSV_COLUMNS)
+            writer.writerows(csv_row(reading) for reading in self.readings)
+        os.replace(beside, path)
 
     def summary(self) -> list[dict[str, Any]]:
         """Per card: samples, range of temperature, power and clock, times it was throttled."""
