@@ -79,7 +79,7 @@ function drawRoofline() {
     picture.append(dot);
   }
   picture.append(svg("text", { x: width - 10, y: height - 3, class: "soft", "text-anchor": "end" }, "FLOP a byte of DRAM"));
-  picture.append(svg("text", { x: 4, y: 10, class: "soft" }, "TFLOP/s"));
+  picture.append(svg("text", { x: pad + 4, y: 12, class: "soft" }, "TFLOP/s"));
   place.replaceChildren(picture);
   const rest = ROWS - points.length;
   place.append(make("p", `${points.length} ops with arithmetic and DRAM traffic` + (rest ? `; ${rest} others have no point` : "") + `. DRAM roof ${DATA.roof.dram} GB/s. Size is time, colour is the bound.`, { class: "hint" }));

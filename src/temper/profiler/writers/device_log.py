@@ -7,7 +7,6 @@ and stops after as many programs as the real profiler keeps by default.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from temper.profiler.expand import Block, blocks
@@ -42,32 +41,38 @@ def write_device_log(run: Run, path: Path) -> None:
             )
             file.write(first.encode())
         file.write(f"{_HEADER}\n".encode())
-        left = program_limit()
+        left, executed = program_limit(), 0
         for process in run.processes:
+            count = executed
             for block in blocks(process, max_ops=left):
-                for rows in _block_rows(block, left):
-                    file.write(rows.encode())
-                    left -= 1
-                    if not left:
-                        return
+                rows = _block_rows(block, count, left)
+                file.write("".join(rows).encode())
+                left -= len(rows)
+                count += block.start_ns.size
+                if left <= 0:
+                    return
+            executed += process.op_count
 
 
-def _block_rows(block: Block, limit: int) -> Iterator[str]:
+def _block_rows(block: Block, executed: int, limit: int) -> list[str]:
+    """The rows of each device op; its host id is the ops CSV's GLOBAL CALL COUNT."""
     ghz = block.record.chip.clock_ghz
     width = block.record.chip.grid[0]
-    count = 0
+    size = len(block.record.ops)
+    found: list[str] = []
     for call in range(len(block.calls)):
         replay = int(block.calls["value"][call])
         trace = f"{block.record.handle},{replay}" if replay else ","
         for index, info in enumerate(block.record.ops):
+            if len(found) == limit:
+                return found
             if info.is_host:
                 continue
-            if count == limit:
-                return
-            count += 1
+            host_id = (executed + call * size + index + 1) << 10
             cores = max(1, block.record.cost.ops[index].cores)
             start, end = float(block.start_ns[call, index]), float(block.end_ns[call, index])
-            yield _op_rows(start, end, ghz, cores, width, (index + 1) << 10, trace, info.code)
+            found.append(_op_rows(start, end, ghz, cores, width, host_id, trace, info.code))
+    return found
 
 
 def _op_rows(
