@@ -1,9 +1,18 @@
-"""The device program: records without torch."""
+"""The device program: records without torch, their text form, verifier and file."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 from temper.program.op import Op, Source
 from temper.program.ops import KINDS, OpKind
 from temper.program.program import Program
 from temper.program.tensor import DRAM, HOST, SRAM, Memory, TensorSpec
+from temper.program.text import parse, to_text
+from temper.program.verify import problems, verify
+
+if TYPE_CHECKING:
+    from temper.program.archive import load, save
 
 __all__ = [
     "DRAM",
@@ -16,4 +25,18 @@ __all__ = [
     "Program",
     "Source",
     "TensorSpec",
+    "load",
+    "parse",
+    "problems",
+    "save",
+    "to_text",
+    "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("load", "save"):  # they need numpy, which the records do not
+        from temper.program import archive
+
+        return getattr(archive, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
