@@ -276,17 +276,18 @@ def test_the_op_is_an_identity_with_a_gradient_and_a_fake() -> None:
 
 def test_the_layer_foretells_what_a_format_will_do() -> None:
     model = Net().to(torch.bfloat16)
-    assert outlook(model.head, "weight", model.head.weight).converts is True
-    assert outlook(model, "scale", model.scale).converts is None
+    assert outlook(model.head, model.head.weight).converts is True
+    assert outlook(model, model.scale).converts is None
+    wide = nn.Linear(4, 4)
+    assert "float32: cast the model" in outlook(wide, wide.weight).reason
     for module, attribute, word in [
         (model.conv, "weight", "convolution"),
         (model.embed, "weight", "embedding"),
         (model.blocks[0], "bias", "vector"),
         (nn.LayerNorm(4), "weight", "vector"),
         (nn.LSTM(4, 4), "weight_ih_l0", "LSTM"),
-        (nn.Linear(4, 4), "weight", "float32"),
     ]:
-        seen = outlook(module, attribute, getattr(module, attribute))
+        seen = outlook(module, getattr(module, attribute))
         assert seen.converts is False
         assert word in seen.reason
 

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-_ONLY_MATMUL = "only matmul and linear weights convert"
+# Only matmul and linear weights convert.
+_NO_MATMUL = "not a matmul weight"
 
 
 @dataclass(frozen=True)
@@ -43,38 +44,38 @@ class Outlook:
     reason: str
 
 
-def outlook(module: nn.Module, attribute: str, parameter: torch.Tensor) -> Outlook:
+def outlook(module: nn.Module, parameter: torch.Tensor) -> Outlook:
     """What a format on this parameter will do, judged by the layer that owns it."""
     kind = type(module).__name__
     if isinstance(module, nn.modules.conv._ConvNd):
-        return Outlook(False, f"convolution weight: {_ONLY_MATMUL}")
+        return Outlook(False, f"convolution weight, {_NO_MATMUL}")
     if isinstance(module, nn.modules.rnn.RNNBase):
-        return Outlook(False, f"{kind} hands its weights to one fused host op: {_ONLY_MATMUL}")
+        return Outlook(False, f"{kind} weight, {_NO_MATMUL}")
     if isinstance(module, (nn.Embedding, nn.EmbeddingBag)):
-        return Outlook(False, f"embedding table, looked up and not multiplied: {_ONLY_MATMUL}")
+        return Outlook(False, f"embedding table, {_NO_MATMUL}")
     if isinstance(parameter, nn.parameter.UninitializedParameter):
         return Outlook(None, "lazy parameter without a shape: run the model once first")
     if parameter.dim() < 2:
-        return Outlook(False, f"{kind} {attribute} is a vector, no matmul operand: {_ONLY_MATMUL}")
+        return Outlook(False, f"a vector, {_NO_MATMUL}")
     if "norm" in kind.lower():
-        return Outlook(False, f"normalisation parameter: {_ONLY_MATMUL}")
+        return Outlook(False, f"normalisation parameter, {_NO_MATMUL}")
     if not parameter.is_floating_point():
-        return Outlook(False, f"{parameter.dtype} holds no fractions: {_ONLY_MATMUL}")
-    wrong_dtype = dtype_complaint(parameter)
-    if wrong_dtype:
-        return Outlook(False, wrong_dtype)
+        return Outlook(False, f"integer parameter, {_NO_MATMUL}")
+    remark = dtype_complaint(parameter)
     # transformers' Conv1D is a matmul with the weight stored untransposed.
     if isinstance(module, (nn.Linear, nn.MultiheadAttention)) or kind == "Conv1D":
-        return Outlook(True, "")
-    return Outlook(None, f"{kind} is no standard layer: converts where it is a matmul operand")
+        return Outlook(True, remark)
+    return Outlook(
+        None, remark or f"{kind} is no standard layer: converts where it is a matmul operand"
+    )
 
 
 def dtype_complaint(parameter: torch.Tensor) -> str:
-    """Why a parameter's torch dtype keeps it from converting, or nothing."""
+    """The remark that a parameter's torch dtype earns, or nothing."""
     if parameter.dtype is torch.bfloat16:
         return ""
     dtype = str(parameter.dtype).removeprefix("torch.")
-    return f"the weight is {dtype}; weight formats need model.to(torch.bfloat16) first"
+    return f"the weight is {dtype}: cast the model with model.to(torch.bfloat16) first"
 
 
 def summary(entries: Iterable[WeightFormatEntry]) -> dict[str, int]:
