@@ -129,8 +129,8 @@ class Source:
         try:
             if self.suffixes[0] in _PARQUET:
                 self.check(parquet.read_schema(self.path), plans)
-                hexadecimal = [plan.name for plan in plans if plan.column.kind == "hex"]
-                with parquet.ParquetFile(self.path, read_dictionary=hexadecimal) as file:
+                encoded = _encoded_columns(parquet.read_metadata(self.path), plans)
+                with parquet.ParquetFile(self.path, read_dictionary=encoded) as file:
                     skip = position
                     groups: list[int] = []
                     for index in range(file.num_row_groups):
@@ -211,6 +211,26 @@ def dense_array(array: Any) -> Any:
     if str(array.type) == "string_view":
         return array.cast(pa.string())
     return array
+
+
+def _encoded_columns(metadata: Any, plans: Sequence[ColumnPlan]) -> list[str]:
+    """Text columns that the file holds as a dictionary throughout.
+
+    Their chain runs over the few distinct words only. Where the writer gave the dictionary up,
+    plain text costs 12 bytes a value, and rebuilding a dictionary would cost more than it saves.
+    """
+    if not metadata.num_row_groups:
+        return []
+    wanted = {plan.name for plan in plans if plan.column.kind == "hex"}
+    group = metadata.row_group(0)
+    columns = [group.column(index) for index in range(group.num_columns)]
+    return [
+        column.path_in_schema
+        for column in columns
+        if column.path_in_schema in wanted
+        and column.physical_type == "BYTE_ARRAY"
+        and column.total_uncompressed_size < 5 * column.num_values
+    ]
 
 
 def _after(batches: Iterator[Any], skip: int) -> Iterator[Any]:
