@@ -131,6 +131,9 @@ def test_shapes_and_layouts_are_checked_by_kind(program: Program, words: str) ->
 
 def test_sound_ops_of_these_kinds_pass() -> None:
     row_major = TensorSpec((3, 4), layout="row_major")
+    # A strided 1x1 window skips rows, so the halo need not hold all of them.
+    shards = Memory("sram", "height", (2, 2), (111, 32))
+    halo = TensorSpec((1, 1, 512, 32), layout="row_major", memory=shards)
     for program in (
         single("BinaryNg", [TensorSpec((3, 1)), TensorSpec((2, 1, 4))], TensorSpec((2, 3, 4))),
         single("Matmul", [TensorSpec((2, 3, 4)), TensorSpec((5, 4))], TensorSpec((2, 3, 5)),
@@ -138,6 +141,7 @@ def test_sound_ops_of_these_kinds_pass() -> None:
         single("Permute", [TensorSpec((2, 3, 4))], TensorSpec((4, 2, 3)), dims=[-1, 0, 1]),
         single("Untilize", [TensorSpec((3, 4))], row_major),
         single("Concat", [row_major] * 5, TensorSpec((15, 4), layout="row_major")),
+        single("Halo", [TensorSpec((1, 1, 512, 32))], halo, batch=1, in_h=16, in_w=32),
         single("Full", [], TensorSpec((7,)), value=float("-inf")),
     ):  # fmt: skip
         assert problems(program) == []
