@@ -1,6 +1,6 @@
 """Trace against no trace: modelled difference beside the pairs of a host measurement file.
 
-    python benchmarks/cost_traces.py ../shared/silicon/host.csv [--json]
+python benchmarks/cost_traces.py ../shared/silicon/host.csv [--json]
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def main() -> None:
         return
     print("Untraced minus traced time of one matmul, modelled against measured")
     for name, value in result.items():
-        print(f"  {name:12} {value['pairs']:4} pairs  {value['median_error_percent']:5.1f}% median error")
+        pairs, error = value["pairs"], value["median_error_percent"]
+        print(f"  {name:12} {pairs:4} pairs  {error:5.1f}% median error")
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ import click
 from temper.cli.output import console, emit_json, json_option, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from temper.cost.evaluate import Evaluation, Score
     from temper.cost.rows import Rejected
 
@@ -46,7 +48,7 @@ def command(rows_csv: Path, evaluate: bool, output: Path | None, as_json: bool) 
 
 
 def _evaluate(rows_csv: Path, as_json: bool) -> None:
-    from temper.cost.evaluate import evaluate  # noqa: PLC0415 - numpy
+    from temper.cost.evaluate import evaluate
 
     result = evaluate(rows_csv)
     if as_json:
@@ -89,8 +91,7 @@ def _print(result: Evaluation) -> None:
     _name(result.unpredicted)
 
 
-def _name(rejected: list[Rejected] | object) -> None:
-    listed = list(rejected)  # type: ignore[call-overload]
+def _name(listed: Sequence[Rejected]) -> None:
     for row in listed[:_SHOWN]:
         console().print(f"  line {row.number} ({row.op}): {row.reason}")
     if len(listed) > _SHOWN:
@@ -98,8 +99,8 @@ def _name(rejected: list[Rejected] | object) -> None:
 
 
 def _fit(rows_csv: Path, output: Path | None, as_json: bool) -> None:
-    from temper.cost import calibrate, constants, neighbours  # noqa: PLC0415 - numpy
-    from temper.cost.rows import read  # noqa: PLC0415
+    from temper.cost import calibrate, constants, neighbours
+    from temper.cost.rows import read
 
     rows, rejected = read(rows_csv)
     say = console(stderr=True).print

@@ -6,7 +6,7 @@ import math
 import re
 
 from temper.chips import FIDELITY_PHASES
-from temper.cost.data_movement import moved, route, share_ns, variant
+from temper.cost.data_movement import moved, route, share_ns
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, kind_of_memory
 from temper.program.tensor import TILE, TensorSpec, ceil_div

@@ -221,7 +221,7 @@ def _nodes(
     family: FittedFamily, tree: fit.Tree, mask: fit.Array, overall: tuple[float, float]
 ) -> dict[str, Any]:
     residuals: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for i in np.flatnonzero(mask):
+    for i in map(int, np.flatnonzero(mask)):
         for depth in range(len(family.variants[i]) + 1):
             residuals[family.variants[i][:depth]].append(float(family.held_out[i]))
     nodes = {}

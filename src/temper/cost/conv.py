@@ -29,7 +29,7 @@ def conv2d(work: Work) -> Physics:
     sharding = y.memory.sharding if y.memory.sharded else "interleaved"
     mine_n = nt  # output-channel tiles whose weights one core receives
     if sharding == "block":
-        across = max(1, int(math.isqrt(cores)))
+        across = max(1, math.isqrt(cores))
         mine = math.ceil(mt / max(1, cores // across)) * math.ceil(nt / across)
         gathered = math.ceil(mt / max(1, cores // across)) * kt
         channels = ceil_div(channels, across)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from temper.cost.records import Physics
 
-Array = NDArray[np.float64]
+Array = NDArray[Any]
 Path = tuple[str, ...]
 Tree = dict[Path, "Node"]
 
@@ -95,7 +96,7 @@ def fit_node(rows: Table, start: Array, pull: float, power: float) -> Array:
     Levenberg-Marquardt on a soft absolute error, by reweighting: a few parameters and many rows,
     so the normal equations are tiny.
     """
-    theta = start.copy()
+    theta: Array = start.copy()
     prior = np.eye(len(theta)) / pull**2
     damping = 1e-2
     error = log_time(theta, rows.serial, rows.overlap, power) - rows.log_ns

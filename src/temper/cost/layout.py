@@ -1,4 +1,4 @@
-"""Kernels that change the order of elements: tilize, untilize, reshape, transpose, permute, fill."""
+"""Kernels that change the order of elements: tilize, reshape, transpose, permute, fill."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from functools import lru_cache
 
-from temper.cost.data_movement import route, rows_of, share_ns, variant
+from temper.cost.data_movement import route, rows_of, share_ns
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, kind_of_memory, letter
 from temper.program.tensor import TILE, TensorSpec, ceil_div

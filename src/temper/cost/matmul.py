@@ -1,4 +1,4 @@
-"""Matrix multiplication: compute, unpacking, DRAM, multicast and block overheads by program config."""
+"""Matrix multiplication: compute, unpacking, DRAM, multicast and blocks by program config."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from temper.chips import FIDELITY_PHASES
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory
 from temper.program import matmul_config
-from temper.program.tensor import TILE, TILE_BYTES, ceil_div
+from temper.program.op import Op
+from temper.program.tensor import TILE, TILE_BYTES, TensorSpec, ceil_div
 
 
 def dims(work: Work) -> tuple[int, int, int, int]:
-    """Batch, and M, K, N in tiles. Files give transposed operands as stored, so look at the output."""
+    """Batch, and M, K, N in tiles; N is the output's, as ``b`` may be stored transposed."""
     batch, rows, depth = work.inputs[0].matrix
     if work.attr("transpose_a"):
         rows, depth = depth, rows
@@ -91,6 +92,36 @@ def physics(work: Work) -> Physics:
         },
         size=2.0 * out_tiles * kt * 32768,
     )
+
+
+def padded(work: Work) -> list[Work]:
+    """The least larger matmuls in DRAM for which ttnn would choose the other kind of config.
+
+    A narrow matmul is widened until both sides of the grid share it, any other one is lengthened
+    until it is narrow; nothing for batched or sharded ones.
+    """
+    a, b, y = work.inputs[0], work.inputs[1], work.y
+    batch, mt, kt, nt = dims(work)
+    if batch > 1 or b.matrix[0] > 1 or any(s.memory.sharded for s in (a, b, y)):
+        return []
+    m, n = max(mt, ceil_div(nt, NARROW), 2), max(nt, ceil_div(mt, NARROW), 2)
+    larger = [(m, n)]
+    if (m, n) == (mt, nt):
+        larger = [(mt, mt * (NARROW + 1)), (nt * (NARROW + 1), nt)]
+    return [_resized(work, rows, kt, columns) for rows, columns in larger]
+
+
+def _resized(work: Work, mt: int, kt: int, nt: int) -> Work:
+    shapes = ((mt * TILE, kt * TILE), (kt * TILE, nt * TILE), (mt * TILE, nt * TILE))
+    formats = (work.inputs[0].format, work.inputs[1].format, work.y.format)
+    specs = [TensorSpec(shape, fmt) for shape, fmt in zip(shapes, formats, strict=True)]
+    attrs = {**work.op.attrs, "config": None, "transpose_a": False, "transpose_b": False}
+    op = Op(work.op.kind, work.op.inputs, work.op.outputs, attrs)
+    return Work(op, specs[:2], specs[2:], work.chip, work.context)
+
+
+# Beyond this ratio of its sides ttnn multicasts only one operand of a matmul.
+NARROW = 8
 
 
 def sparse(work: Work) -> Physics:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from temper.chips import Chip, get
-from temper.cost import host, neighbours
+from temper.cost import host, matmul, neighbours
 from temper.cost.constants import Factors, Family, constants
 from temper.cost.families import physics
 from temper.cost.records import Context, OpCost, Physics, ProgramCost
@@ -34,18 +34,39 @@ def estimate_op(
     context: Context | None = None,
 ) -> OpCost:
     """Modelled time of one op. ``context`` tells cores and trace as measured, for rows."""
+    known = context or Context(traced=traced)
+    key = (
+        op.kind, repr(op.attrs), tuple(inputs), tuple(outputs), known,
+        chip.name, chip.grid, chip.clock_mhz, chip.dram_peak_gbps,
+    )  # fmt: skip
+    cost = _cache.get(key)
+    if cost is None:
+        if len(_cache) >= _CACHED:
+            _cache.clear()
+        cost = _cache[key] = _estimate(op, inputs, outputs, chip, known)
+    return cost
+
+
+# Variants of a program share most of their ops, so a what-if costs little more than what changed.
+_cache: dict[Hashable, OpCost] = {}
+_CACHED = 100_000
+
+
+def _estimate(
+    op: Op,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    chip: Chip,
+    known: Context,
+) -> OpCost:
     if op.kind == "Host":
         return _host_op(inputs, outputs, chip)
-    known = context or Context(traced=traced)
     work = Work(op, inputs, outputs, chip, known)
     timed = _timed(work)
     kernel_ns, bound = timed.kernel_ns, timed.bound
-    if _in_sram(inputs, outputs):
-        # The same op on tensors in DRAM bounds it: SRAM is reached at least as fast. Factors of
-        # kernels with few rows would not always say so by themselves.
-        plain = _timed(Work(op, _dram(inputs), _dram(outputs), chip, known))
-        if plain.terms.cores <= timed.terms.cores and plain.kernel_ns < kernel_ns:
-            kernel_ns, bound = plain.kernel_ns, plain.bound
+    for other in _bounds(work, timed):
+        if other.kernel_ns < kernel_ns:
+            kernel_ns, bound = other.kernel_ns, other.bound
     terms, factors = timed.terms, timed.factors
     widen = _EXTRAPOLATED if timed.extrapolated else 1.0
     moved = sum(map(dram_bytes, inputs)) + sum(map(dram_bytes, outputs))
@@ -71,6 +92,7 @@ def estimate_op(
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
+    work: Work
     terms: Physics
     factors: Factors
     kernel_ns: float
@@ -85,7 +107,24 @@ def _timed(work: Work) -> _Timed:
     factors = table.lookup(terms.variant)
     kernel_ns, bound = join(terms, table, factors)
     extrapolated = not factors.near or (terms.family, work.chip.arch) not in fitted.families
-    return _Timed(terms, factors, kernel_ns, bound, extrapolated)
+    return _Timed(work, terms, factors, kernel_ns, bound, extrapolated)
+
+
+def _bounds(work: Work, timed: _Timed) -> Iterator[_Timed]:
+    """Ways to do the same work that bound it from above.
+
+    Factors of kernels with few rows do not always agree with each other by themselves.
+    """
+    if _in_sram(work.inputs, work.outputs):
+        # SRAM is reached at least as fast as DRAM.
+        plain = _timed(replace(work, inputs=_dram(work.inputs), outputs=_dram(work.outputs)))
+        free = not work.context.cores and not any(s.memory.sharded for s in work.outputs)
+        if free or plain.terms.cores <= timed.terms.cores:
+            yield plain
+            yield from _bounds(plain.work, plain)
+    elif timed.terms.family == "matmul" and not work.context.cores:
+        # A matmul could be padded to where ttnn chooses a config that suits it better.
+        yield from map(_timed, matmul.padded(work))
 
 
 def _in_sram(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> bool:

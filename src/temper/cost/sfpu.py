@@ -92,7 +92,7 @@ def measure(rows: Iterable[tuple[str, int, str, float, float]]) -> dict[str, flo
     for arch, operands, name, time_ns, clock_ghz in rows:
         groups.setdefault((arch, operands), {}).setdefault(plain_name(name), []).append(time_ns)
         clocks[arch] = clock_ghz
-    found = {}
+    found: dict[str, float] = {}
     for (arch, operands), functions in groups.items():
         if len(functions) < _FEWEST:
             continue

@@ -10,7 +10,7 @@ from temper.chips import Chip
 from temper.cost.records import Context
 from temper.program.op import Op
 from temper.program.ops import KINDS
-from temper.program.tensor import TILE_BYTES, TensorSpec
+from temper.program.tensor import TensorSpec
 
 # Time a core needs to issue one request, and its rate for long ones (GB/s): the table of one-core
 # transfer rates by size in tt-metal's data_movement/common.cpp, flat below about 1 KiB.
@@ -19,7 +19,6 @@ ISSUE_SRAM_NS = {"grayskull": 23.0, "wormhole_b0": 18.5, "blackhole": 24.0}
 CORE_GBPS = {"grayskull": 22.0, "wormhole_b0": 28.4, "blackhole": 50.0}
 # Extra spread of kernel starts in a trace replay, measured on pairs of traced and untraced rows.
 TRACED_SKEW_NS = {"grayskull": 500.0, "wormhole_b0": 500.0, "blackhole": 200.0}
-PACKED_BYTES = {name: size for name, size in TILE_BYTES.items()}
 SHORT = {
     "float32": "f32", "bfloat16": "bf16", "bfloat8_b": "bfp8", "bfloat4_b": "bfp4",
     "bfloat2_b": "bfp2", "uint32": "u32", "int32": "i32", "uint16": "u16", "uint8": "u8",
