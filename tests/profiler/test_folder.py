@@ -60,7 +60,9 @@ def test_truncated_events_keep_what_is_whole(saved: Path) -> None:
     assert any("truncated" in note for note in run.notes)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b'{"format": "x"}', b"\xff\xfe\x00"])
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"null", b'{"format": "x"}', b"\xff\xfe\x00"]
+)
 def test_a_damaged_run_json_falls_back_to_the_csv(saved: Path, content: bytes) -> None:
     (saved / "run.json").write_bytes(content)
     profile = open_profile(saved)

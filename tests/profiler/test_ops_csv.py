@@ -132,4 +132,6 @@ def test_any_name_gives_one_whole_row(tmp_path: Path, name: str) -> None:
     write_ops_csv(Run.from_logs([log]), tmp_path / "ops.csv")
     text = (tmp_path / "ops.csv").read_text()
     assert len(text.splitlines()) == 4
-    assert {len(row) for row in csv.reader(text.splitlines())} == {len(text.splitlines()[0].split(","))}
+    assert {len(row) for row in csv.reader(text.splitlines())} == {
+        len(text.splitlines()[0].split(","))
+    }

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from collections.abc import Sequence
-from multiprocessing.util import Finalize
+from collections.abc import Callable, Sequence
+from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 
 from temper.profiler import recorder as recording
@@ -48,6 +48,7 @@ def _connect() -> None:
     recording.activate(sink)
     recording.on_fork(_reconnect_in_child)
     atexit.register(_finish_connection)
+    _at_end_of_children(_finish_connection)
 
 
 def _finish_connection() -> None:
@@ -69,8 +70,6 @@ def _reconnect_in_child(_: Recorder) -> Sequence[Sink]:
         _started.clear()
         return ()
     _started[:] = [sink]
-    # Children of multiprocessing leave without running atexit handlers.
-    Finalize(None, _finish_connection, exitpriority=0)
     return (sink,)
 
 
@@ -82,16 +81,28 @@ def _record_to_file() -> None:
     recording.activate(log)
     recording.on_fork(_record_in_child)
     atexit.register(_write, "" if first else f"_{os.getpid()}")
+    _at_end_of_children(lambda: _write(f"_{os.getpid()}"))
 
 
 def _record_in_child(_: Recorder) -> Sequence[Sink]:
     atexit.unregister(_write)
     log = ProcessLog()
     _started[:] = [log]
-    suffix = f"_{os.getpid()}"
-    Finalize(None, _write, args=(suffix,), exitpriority=0)
-    atexit.register(_write, suffix)
+    atexit.register(_write, f"_{os.getpid()}")
     return (log,)
+
+
+class _Anchor:
+    """Multiprocessing calls back for objects only as long as they live."""
+
+
+_anchor = _Anchor()
+
+
+def _at_end_of_children(finish: Callable[[], None]) -> None:
+    """Children of multiprocessing leave without atexit handlers, and forget what was registered
+    before they began: this registers anew in each."""
+    register_after_fork(_anchor, lambda _: Finalize(None, finish, exitpriority=0))
 
 
 def output_directory() -> Path:
