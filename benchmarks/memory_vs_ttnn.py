@@ -1,6 +1,6 @@
 """Compare our circular-buffer and tensor bytes with the real ttnn on a mocked device.
 
-    python benchmarks/memory_vs_ttnn.py MOCK-DIR [--board n150] [--verbose]
+    python benchmarks/memory_vs_ttnn.py MOCK-DIR [--board n150] [--verbose] [--random 50]
 
 MOCK-DIR is a folder made by the ttnn mock's setup script (it holds ``activate``). Prints every
 op, what ttnn reports and what we compute, and the difference; exits with 1 when an op differs by
@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import random
 import shlex
 import statistics
 import subprocess
 import sys
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ from temper.program.circular_buffers import circular_buffer_bytes
 from temper.program.compute_config import default_compute
 from temper.program.conv_config import choose as choose_conv
 from temper.program.conv_config import window_of
+from temper.program.window_modes import own_peak_bytes
 
 LIMIT = 0.10
 L1_SMALL = 32_768
@@ -183,9 +187,9 @@ CONVS = [  # batch, h, w, in, out, kernel, stride, padding, groups
 ]  # fmt: skip
 
 
-def conv_cases() -> list[Case]:
+def conv_cases(shapes: Sequence[tuple[int, ...]]) -> list[Case]:
     made = []
-    for b, h, w, c, o, k, s, p, g in CONVS:
+    for b, h, w, c, o, k, s, p, g in shapes:
         rows = b * h * w
         ask = {
             "op": "conv2d", "inputs": [[[1, 1, rows, c], "bfloat16", "dram", "row_major"]],
@@ -206,6 +210,46 @@ def conv_cases() -> list[Case]:
     return made
 
 
+def random_cases(count: int, seed: int) -> list[Case]:
+    """Shapes that no rule was made for."""
+    pick = random.Random(seed)
+
+    def size(most: int) -> int:
+        return max(1, round(math.exp(pick.uniform(0, math.log(most)))))
+
+    made: list[Case] = []
+    for _ in range(count):
+        m, k, n, b = size(4096), size(8192), size(8192), pick.choice([1, 1, 2, 8])
+        weight = pick.choice(["bfloat16", "bfloat8_b", "bfloat4_b"])
+        a, w, out = (b, m, k), ((k, n), weight), ((b, m, n),)
+        made.append(case("matmul", "matmul", "Matmul", [(a,), w], out, {}))
+        made.append(case("linear", "linear", "Matmul", [(a,), w, ((1, n),)], out, {}))
+        made.append(case("matmul fp32", "matmul", "Matmul", [(a,), w], out, {}, fp32_acc=True))
+        batched = [((b, 4, m, k),), ((b, 4, k, n),)]
+        made.append(case("bmm", "matmul", "Matmul", batched, ((b, 4, m, n),), {}))
+        row, fmt = (size(2048), size(16384)), pick.choice(["bfloat16", "bfloat8_b", "float32"])
+        made.append(case("softmax", "softmax", "Softmax", [(row, fmt)], (row, fmt), {}))
+        scale = ((1, row[1]),)
+        affine = {"operands": ["x", "weight", "bias"]}
+        made.append(
+            case("layer_norm", "layer_norm", "LayerNorm", [(row,), scale, scale], (row,), affine)
+        )
+        made.append(case("elementwise", "add", "BinaryNg", [(row, fmt)] * 2, (row, fmt), {}))
+    return made
+
+
+def random_convs(count: int, seed: int) -> list[tuple[int, ...]]:
+    pick = random.Random(seed + 1)
+    made = []
+    for _ in range(count):
+        k = pick.choice([1, 3, 3, 5, 7])
+        h = pick.choice([7, 14, 20, 28, 32, 56, 64, 112])
+        channels = [pick.choice([3, 16, 32, 48, 64, 96, 128, 256, 512]) for _ in range(2)]
+        made.append((pick.choice([1, 2, 4, 8]), h, h, *channels, k, pick.choice([1, 1, 2]),
+                     k // 2, 1))  # fmt: skip
+    return made
+
+
 def ask_ttnn(mock: Path, board: str, queries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     probe = Path(__file__).with_name("ttnn_probe.py")
     activate = shlex.quote(str(mock / "activate"))
@@ -223,11 +267,13 @@ def ask_ttnn(mock: Path, board: str, queries: list[dict[str, Any]]) -> list[dict
     return lines
 
 
-def compare(mock: Path, board: str, verbose: bool) -> int:
+def compare(mock: Path, board: str, verbose: bool, count: int, seed: int) -> int:
     chip = get(board)
     # The probe opens the device with this L1_SMALL region, which ttnn's limits leave out.
     chip = replace(chip, sram_reserved_bytes=chip.sram_reserved_bytes + L1_SMALL)
-    everything = cases() + conv_cases()
+    everything = cases() + conv_cases(CONVS)
+    if count:
+        everything = random_cases(count, seed) + conv_cases(random_convs(count, seed))
     queries = [{**c.ask, "verbose": True} for c in everything]
     rows: list[tuple[str, str, str, int, int, float]] = []
     for c, answer in zip(everything, ask_ttnn(mock, board, queries), strict=True):
@@ -255,6 +301,10 @@ def conv_rows(c: Case, answer: dict[str, Any], chip: Any) -> list[Any]:
     config = choose_conv(window, c.inputs[0], c.outputs[0], chip, bias=True)
     ours = circular_buffer_bytes(c.op, c.inputs, c.outputs, chip)
     main = "MatmulDeviceOperation" if window.is_matmul else "Conv2dDeviceOperation"
+    if answer["ops"].count(main) > 1:  # ttnn cuts it into slices; so must we
+        alone = own_peak_bytes(config, c.inputs[0], c.outputs[0], pool=False)
+        fits = alone <= chip.sram_usable_bytes
+        return [("conv2d sliced", c.title, "too big", 1, int(not fits), -float(fits))]
     found = []
     for entry in answer["detail"]:
         if not isinstance(entry, dict):
@@ -322,10 +372,12 @@ def main() -> None:
     parser.add_argument("mock", type=Path, help="folder made by the ttnn mock's setup script")
     parser.add_argument("--board", default="n150", choices=["n150", "p150"])
     parser.add_argument("--verbose", action="store_true", help="print every case")
+    parser.add_argument("--random", type=int, default=0, metavar="N", help="N random shapes an op")
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if not (options.mock / "activate").exists():
         parser.error(f"{options.mock} has no 'activate'; make it with the mock's setup script")
-    sys.exit(compare(options.mock, options.board, options.verbose))
+    sys.exit(compare(options.mock, options.board, options.verbose, options.random, options.seed))
 
 
 if __name__ == "__main__":

@@ -54,7 +54,9 @@ def matmul(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     loops = 1 if config.fuse_batch or config.name == REUSE else batch
     in0 = height * config.in0_block_w * tile_a * (2 if k_blocks * loops > 1 else 1)
     in0_lies_on_shard = a.memory.sharding == "height" and not split
-    in1_loops = k_blocks * (batch if b.matrix[0] > 1 else 1)
+    # One weight for a looped batch is read once where the rows are multicast or it is one tile.
+    once = config.name == REUSE_1D and b.matrix[0] == 1 and (config.mcast_in0 or width == 1)
+    in1_loops = k_blocks * (1 if once else loops)
     in1 = width * config.in0_block_w * tile_b * (2 if in1_loops > 1 else 1)
     total = (0 if in0_lies_on_shard and config.name in (REUSE_1D, REUSE) else in0) + in1
     partial = 4096 if op.attr("fp32_acc") else max(2048, tile_out)
@@ -72,8 +74,7 @@ def conv(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
         return POOL_BYTES
     window = window_of(op)
     memory = outputs[0].memory
-    if window.is_matmul and inputs[0].memory.sharded:
-        # On shards a 1x1 convolution is ttnn's sharded matmul.
+    if window.is_matmul:  # ttnn calls its matmul for it
         columns = TensorSpec((window.in_channels, window.out_channels), inputs[1].format)
         attrs = {"fp32_acc": op.attr("fp32_acc"), "config": None}
         same = Op("Matmul", op.inputs, op.outputs, attrs)
@@ -88,17 +89,20 @@ def conv(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
 
 
 def softmax(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    """The row and its exponentials, eight tiles of output, scalers and sums."""
+    """The row and its exponentials, two blocks of output, scalers and sums."""
     tile_in, tile_out = TILE_BYTES[inputs[0].format], TILE_BYTES[outputs[0].format]
     fp32 = inputs[0].format == "float32"
     partial = 4096 if fp32 or op.attr("fp32_acc") else 2048
-    width = ceil_div(inputs[0].matrix[2], TILE)
+    tiles = ceil_div(inputs[0].matrix[2], TILE)
+    # Blocks of four tiles, or of three where that takes no more blocks and leaves no gap.
+    block = tiles if tiles <= 3 else 3 if tiles in (6, 9) else 4
+    width = round_up(tiles, block)
     ragged = inputs[0].matrix[2] % TILE != 0
     small = 10_240 + (4096 if fp32 else 2048) + partial
-    masked = len(inputs) > 1
-    row = 8 if ragged else width
-    total = row * tile_in + 8 * tile_out + width * partial * (2 if ragged or masked else 1) + small
-    if total < chip.sram_usable_bytes * 0.9:
+    copies = 2 if ragged or len(inputs) > 1 else 1
+    row = 2 * block if ragged else width
+    total = row * tile_in + 2 * block * tile_out + width * partial * copies + small
+    if total < chip.sram_usable_bytes * 0.95:
         return total
     kept = min(width, _SOFTMAX_WIDE)
     return kept * (tile_in + 2 * partial) + 8 * tile_out + small + 2 * 4096 + partial

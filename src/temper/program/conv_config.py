@@ -3,12 +3,11 @@
 The rules are those of ttnn 0.81's automatic sharding, checked against the library on a mocked
 device (benchmarks/memory_vs_ttnn.py): of height, block and width sharding the one with the
 smallest sum of circular buffers, output shard and halo wins. A 1x1 convolution with stride 1 and
-no padding is a matmul from interleaved tensors: height or block by its own buffers.
+no padding is no window but a matmul (pointwise.py).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -86,7 +85,6 @@ class ConvConfig:
     act_block_w: int
     weight_block_w: int
     circular_bytes: int
-    is_matmul: bool = False
 
     @property
     def in_memory(self) -> Memory:
@@ -148,7 +146,7 @@ def choose(
     """
     args = (
         x.format, x.layout, out.format, weight_format, bias, fp32_acc, act_block_h,
-        chip.sram_usable_bytes, split,
+        split,
     )  # fmt: skip
     if sharding is not None:
         return _config(window, chip.grid, sharding, *args)
@@ -156,10 +154,9 @@ def choose(
     block = _config(window, chip.grid, "block", *args)
     if _total(block, x, out) < _total(best, x, out) and block.cores >= chip.grid[0]:
         best = block
-    if not window.is_matmul:
-        width = _config(window, chip.grid, "width", *args)
-        if _total(width, x, out) < _total(best, x, out):
-            best = width
+    width = _config(window, chip.grid, "width", *args)
+    if _total(width, x, out) < _total(best, x, out):
+        best = width
     return best
 
 
@@ -169,8 +166,6 @@ def shard_bytes(shard: tuple[int, int], fmt: str) -> int:
 
 
 def _total(config: ConvConfig, x: TensorSpec, out: TensorSpec) -> int:
-    if config.is_matmul:
-        return config.circular_bytes
     tiles = ceil_div(config.out_shard[0], TILE) * ceil_div(config.out_shard[1], TILE)
     return (
         config.circular_bytes
@@ -191,13 +186,11 @@ def _config(
     bias: bool,
     fp32_acc: bool,
     act_block_h: int,
-    limit_bytes: int,
     split: tuple[int, int] | None,
 ) -> ConvConfig:
     cores = grid[0] * grid[1]
     row_unit = 1 if w.pool else TILE
-    tiled = x_layout == "tile"
-    align = TILE if w.is_matmul or sharding == "width" or tiled else _CHANNEL_ALIGN
+    align = TILE if sharding == "width" or x_layout == "tile" else _CHANNEL_ALIGN
     if w.pool:
         align = TILE // 2
     out_row_units = ceil_div(w.out_rows, row_unit)
@@ -210,9 +203,6 @@ def _config(
         rows_c = even_split(out_row_units, grid[1])
         cores_in = even_split(ceil_div(w.in_channels, align), grid[0])
         cores_out = cores_in if w.pool else even_split(out_tiles_c, grid[0])
-        if w.is_matmul:  # no padding of channels: one divisor for both
-            common = math.gcd(ceil_div(w.in_channels, align), out_tiles_c)
-            cores_in = cores_out = max(d for d in _divisors(common) if d <= grid[0])
         used = rows_c * max(cores_in, cores_out)
     else:
         rows_c = 1
@@ -236,16 +226,7 @@ def _config(
         block_h = max(d for d in _divisors(block_h) if d * TILE <= max(act_block_h, TILE))
     weight_w = ceil_div(out_c, TILE)
     circular = POOL_BYTES
-    if w.is_matmul:
-        k_tiles = ceil_div(w.in_channels, TILE)
-        depth = 2 - k_tiles % 2
-        if sharding != "height":
-            depth = k_tiles // grid[0] if k_tiles % grid[0] == 0 else 1
-        circular = _matmul_bytes(
-            block_h, depth, weight_w, k_tiles, x_format, out_format,
-            weight_format, bias, fp32_acc, limit_bytes,
-        )  # fmt: skip
-    elif not w.pool:
+    if not w.pool:
         circular = _circular_bytes(
             block_h, block_w, weight_w, ceil_div(out_rows, TILE), x_format, out_format,
             weight_format, bias, fp32_acc,
@@ -258,7 +239,7 @@ def _config(
         _grid_of(sharding, grid, rows_out, cores_in),
         _grid_of(sharding, grid, rows_out, cores_out),
         used, (in_rows, in_c), (halo_rows, in_c), (out_rows, out_c), block_h, block_w, weight_w,
-        circular, w.is_matmul,
+        circular,
     )  # fmt: skip
 
 
@@ -279,25 +260,6 @@ def _circular_bytes(
     if partial_tile != TILE_BYTES[out_format]:  # otherwise the sums live in the output shard
         total += out_h * weight_w * partial_tile
     return total + 64
-
-
-def _matmul_bytes(
-    height: int, depth: int, width: int, k_tiles: int, x_format: str, out_format: str,
-    weight_format: str, bias: bool, fp32_acc: bool, limit_bytes: int,
-) -> int:  # fmt: skip
-    """Blocks of both operands, the output block and the bias; wide outputs go in parts."""
-    tile_x, tile_w, tile_out = (TILE_BYTES[f] for f in (x_format, weight_format, out_format))
-    partial = 4096 if fp32_acc else 2048
-    copies = 2 if k_tiles > depth else 1
-    part = width
-    for part in reversed(_divisors(width)):
-        estimate = 2 * depth * (height * tile_x + part * tile_w)
-        estimate += height * part * (tile_x + partial) + (part * tile_w if bias else 0)
-        if estimate < limit_bytes:
-            break
-    total = copies * depth * (height * tile_x + part * tile_w)
-    total += height * part * (tile_out + (partial if partial != tile_out else 0))
-    return total + (part * tile_w if bias else 0)
 
 
 @lru_cache(maxsize=4096)

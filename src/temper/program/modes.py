@@ -62,8 +62,6 @@ def modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, *, sram: bool) -> l
         found = _window_modes(op, inputs, outputs, chip, sram)
         if found:
             return found
-        if sram and inputs[0].layout == outputs[0].layout == "tile":
-            return _interleaved(op, inputs, outputs, sram) + _pointwise_modes(inputs, outputs, chip)
     if op.kind == "Matmul":
         return _matmul_modes(op, inputs, outputs, chip, sram)
     found = _interleaved(op, inputs, outputs, sram)
@@ -202,30 +200,6 @@ def _shards_of(config: MatmulConfig, out: TensorSpec) -> Memory | None:
     if across > config.grid[0] or down > config.grid[1] or across < 2 or down < 2:
         return None
     return Memory("sram", "block", (across, down), shard)
-
-
-def _pointwise_modes(inputs: Specs, outputs: Specs, chip: Chip) -> list[Mode]:
-    """A 1x1 convolution is a matmul: rows stay on their cores, columns are spread anew."""
-    x, out = inputs[0], outputs[0]
-    if x.physical_2d[0] != out.physical_2d[0]:
-        return []
-    columns = ceil_div(out.physical_2d[1], TILE)
-    rest: tuple[Need, ...] = (_ANY,) * (len(inputs) - 1)
-    found = []
-    starts = [x.memory] if x.memory.sharded else []
-    for memory in dict.fromkeys([*starts, *shardings(x, chip)]):
-        assert memory.grid is not None
-        assert memory.shard is not None
-        grid, width = memory.grid, columns
-        if memory.sharding == "block":
-            grid = (even_split(columns, chip.grid[0]), grid[1])
-            width = ceil_div(columns, grid[0])
-        elif memory.sharding == "width":
-            cores = even_split(columns, chip.compute_cores)
-            grid, width = _line(cores, chip.grid[0]), ceil_div(columns, cores)
-        kept = Memory("sram", memory.sharding, grid, (memory.shard[0], width * TILE))
-        found.append(Mode(memory.sharding, (memory, *rest), (kept,)))
-    return found
 
 
 def _window_modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, sram: bool) -> list[Mode]:
