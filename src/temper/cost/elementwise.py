@@ -28,8 +28,11 @@ def _likely_grid(spec: TensorSpec, offered: int) -> int:
     return next((c for c in range(min(offered, 64), 0, -1) if tiles % c == 0), 1)
 
 
-def _stream(work: Work, variant: tuple[str, ...], sfpu_cycles: float, family: str) -> Physics:
+def _stream(
+    work: Work, variant: tuple[str, ...], sfpu_cycles: float, family: str, operands: int
+) -> Physics:
     y = work.y
+    inputs = work.inputs[:operands]  # a further one is the output, given by the caller
     units = float(y.tiles if y.layout == "tile" else y.pages)
     cores = work.cores(units)
     if not work.grid_known:
@@ -38,14 +41,14 @@ def _stream(work: Work, variant: tuple[str, ...], sfpu_cycles: float, family: st
     rounds = -(-int(units) // cores)
     reads = sum(
         rounds * work.page_ns(spec) * min(1.0, spec.pages / max(units, 1.0))
-        for spec in work.inputs
+        for spec in inputs
         if kind_of_memory(spec) != "sharded"
     )
     writes = rounds * work.page_ns(y) if kind_of_memory(y) != "sharded" else 0.0
     elements = y.tiles if y.layout == "tile" else max(1.0, y.page_bytes / 2048 * rounds) * cores
     tiles = -(-int(elements) // cores)
-    bytes_dram = sum(dram_bytes(spec) for spec in (*work.inputs, y))
-    wide = max(2048.0, *(2.0 * s.element_bytes * 512 for s in (*work.inputs, y))) / 2048
+    bytes_dram = sum(dram_bytes(spec) for spec in (*inputs, y))
+    wide = max(2048.0, *(2.0 * s.element_bytes * 512 for s in (*inputs, y))) / 2048
     return Physics(
         family,
         variant,
@@ -71,7 +74,21 @@ def unary(work: Work) -> Physics:
     cycles = chain_cycles(chain, work.chip.arch, older=older)
     kernels = "older" if older else "current"
     variant = (memory_kind(work), SHORT[work.y.format] + letter(work.y), kernels)
-    return _stream(work, variant, cycles, "unary")
+    return _stream(work, variant, cycles, "unary", 1)
+
+
+def _operand(work: Work) -> str:
+    """How the second operand meets the first: a scalar, as large, or a row or column repeated."""
+    if len(work.inputs) < 2:
+        return "scalar"
+    rows, columns = work.y.matrix[1:]
+    for spec in work.inputs[:2]:
+        _, own_rows, own_columns = spec.matrix
+        if own_columns < columns:
+            return "column"
+        if own_rows < rows:
+            return "row"
+    return "broadcast" if any(s.tiles < work.y.tiles for s in work.inputs[:2]) else "tensor"
 
 
 # Functions that the matrix engine does on two tensors; the others run on the vector unit.
@@ -86,12 +103,10 @@ def binary(work: Work) -> Physics:
     matrix = function in _MATRIX and work.y.format in _MATRIX_FORMATS if told is None else not told
     cycles = 0.0 if matrix else cycles_of(function, arch, 2)
     cycles += chain_cycles(fused, arch)
-    operand = "scalar" if len(work.inputs) < 2 else "tensor"
-    if any(spec.tiles < work.y.tiles for spec in work.inputs[:2]):
-        operand = "broadcast"
+    operand = _operand(work)
     formats = ",".join(dict.fromkeys(SHORT[s.format] for s in (*work.inputs[:2], work.y)))
     engine = ("fpu" if matrix else "sfpu") + ("+" if fused else "")
-    return _stream(work, (memory_kind(work), engine, formats, operand), cycles, "binary")
+    return _stream(work, (memory_kind(work), engine, formats, operand), cycles, "binary", 2)
 
 
 _MATRIX_FORMATS = frozenset({"bfloat16", "bfloat8_b", "bfloat4_b", "bfloat2_b", "float32"})
@@ -100,14 +115,14 @@ _MATRIX_FORMATS = frozenset({"bfloat16", "bfloat8_b", "bfloat4_b", "bfloat2_b", 
 def ternary(work: Work) -> Physics:
     function = str(work.attr("function") or "where")
     cycles = cycles_of(function, work.chip.arch, 3)
-    return _stream(work, (memory_kind(work),), cycles, "ternary")
+    return _stream(work, (memory_kind(work),), cycles, "ternary", 3)
 
 
 def typecast(work: Work) -> Physics:
     pair = f"{SHORT[work.x.format]}-{SHORT[work.y.format]}"
-    return _stream(work, (memory_kind(work), letter(work.y), pair), 130.0, "typecast")
+    return _stream(work, (memory_kind(work), letter(work.y), pair), 130.0, "typecast", 1)
 
 
 def copy(work: Work) -> Physics:
     route = f"{kind_of_memory(work.x)}-{kind_of_memory(work.y)}"
-    return _stream(work, (route, letter(work.y)), 0.0, "copy")
+    return _stream(work, (route, letter(work.y)), 0.0, "copy", 1)

@@ -32,7 +32,9 @@ def _relayout(work: Work, family: str, tiled: TensorSpec, rowed: TensorSpec) -> 
     pieces = rows * sharing / cores
     piece_bytes = rowed.page_bytes / sharing
     # Those cores walk down the rows together, so one bank serves them all at a time.
-    spread = rowed.size_bytes / BANK_GBPS[work.chip.arch] if cores > tall else 0.0
+    # Tall tensors are split both ways, and groups of cores meet different banks.
+    apart = 8 if tall >= 16 and "ValPadding" not in work.code else 1
+    spread = rowed.size_bytes / BANK_GBPS[work.chip.arch] / apart if cores > tall else 0.0
     local = kind_of_memory(work.x) == kind_of_memory(work.y) == "sharded"
     if local:
         pieces = spread = 0.0
