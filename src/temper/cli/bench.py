@@ -1,0 +1,152 @@
+"""``temper bench``: measure a model honestly, against itself, a baseline or a range."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from temper.cli.model import compile_options
+from temper.cli.output import console, emit_json, json_option
+from temper.errors import UsageError
+
+
+@click.command(
+    epilog="Examples: 'temper bench model.py:make', "
+    "'temper bench model.py:make -O enable_trace=true --save base.json', "
+    "'temper bench model.py:make --against base.json --gate 5%', "
+    "'temper bench model.py:make --versus enable_trace=true', "
+    "'temper bench --lint script.py'"
+)
+@click.argument("model", required=False)
+@compile_options
+@click.option("--trials", default=10, show_default=True, type=click.IntRange(min=2))
+@click.option("--iterations", type=click.IntRange(min=1), help="Calls a trial (default: by time).")
+@click.option("--seconds", default=20.0, show_default=True, help="Time to stay within.")
+@click.option(
+    "--expect",
+    "expects",
+    multiple=True,
+    metavar="RANGE",
+    help="stateless, stateful (the guide's), or LOW:HIGH[GB/s|samples/s|ms].",
+)
+@click.option("--save", "save_to", type=click.Path(path_type=Path), help="Keep as a baseline.")
+@click.option("--against", type=click.Path(path_type=Path), help="Compare with a baseline.")
+@click.option("--gate", default="5%", show_default=True, help="Slower by more exits with 1.")
+@click.option(
+    "--versus",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A second setting, measured side by side; repeat for several options.",
+)
+@click.option(
+    "--lint",
+    "script",
+    type=click.Path(path_type=Path),
+    metavar="SCRIPT",
+    help="Read a benchmark script for mistakes; nothing is run.",
+)
+@json_option
+def command(
+    model: str | None,
+    options: dict[str, Any],
+    batch: int | None,
+    trials: int,
+    iterations: int | None,
+    seconds: float,
+    expects: tuple[str, ...],
+    save_to: Path | None,
+    against: Path | None,
+    gate: str,
+    versus: tuple[str, ...],
+    script: Path | None,
+    as_json: bool,
+) -> None:
+    """Measure MODEL (file.py:callable): wall time of this host and modelled time of the chip."""
+    if script is not None:
+        _lint(script, as_json)
+        return
+    if not model:
+        raise UsageError("temper bench needs a model", try_=["model.py:make", "--lint script.py"])
+    from temper import chips
+    from temper.tuning import baseline
+    from temper.tuning.bench import bench_all
+    from temper.tuning.bench_json import as_json as document
+    from temper.tuning.expected import parse
+    from temper.tuning.statistics import compare
+    from temper.tuning.subject import subject
+
+    share = baseline.gate_share(gate)
+    base = baseline.read(against) if against else None
+    chip = chips.get(str(options.get("chip") or "n150")).name
+    ranges = [parse(text, chip) for text in expects]
+    subjects = [subject(model, options=options, batch=batch)]
+    if versus:
+        subjects.append(subject(model, options={**options, **_pairs(versus)}, batch=batch))
+    with console(stderr=True).status("loading") as status:
+        results = bench_all(subjects, trials, iterations, seconds, ranges, progress=status.update)
+    first = results[0]
+    verdicts = baseline.against(first, base, share) if base else []
+    refused = any(r.refused for r in results) and (bool(versus) or bool(base))
+    if save_to:
+        if first.refused:
+            raise UsageError(
+                "a measurement that the lint refuses cannot become a baseline",
+                found=next(f.text for f in first.findings if f.refuse),
+            )
+        baseline.save(first, save_to, model)
+    calls = [[v for t in r.samples_ns for v in t] for r in results]
+    compared = compare(calls[0], calls[1]) if versus else None
+    if as_json:
+        whole = document(first, model)
+        whole["temper"]["against"] = [v.as_dict() for v in verdicts]
+        if compared:
+            whole["temper"]["versus"] = {
+                "result": document(results[1], model)["temper"],
+                "measured": None if refused else compared.as_dict(),
+                "refused": refused,
+            }
+        emit_json(whole)
+    else:
+        from temper.tuning.bench_text import show, show_verdicts, show_versus
+
+        out = console()
+        for result in results:
+            show(out, result, model)
+        if compared:
+            show_versus(out, results[0], results[1], compared, refused)
+        show_verdicts(out, verdicts, share)
+        if save_to:
+            out.print(f"baseline: {save_to}; next: temper bench {model} --against {save_to}")
+    bad = {"ms": "above"}
+    outside = any(judgement == bad.get(e.unit, "below") for e, judgement in first.expected)
+    if refused or outside or any(v.failed for v in verdicts):
+        raise click.exceptions.Exit(1)
+
+
+def _pairs(texts: tuple[str, ...]) -> dict[str, Any]:
+    pairs = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise UsageError(f"--versus {text} has no value", try_=[f"--versus {name}=true"])
+        pairs["optimization_level" if name == "level" else name] = value
+    return pairs
+
+
+def _lint(script: Path, as_json: bool) -> None:
+    from temper.tuning.lint_script import lint_script
+
+    found = lint_script(script)
+    if as_json:
+        emit_json({"script": str(script), "findings": found})
+    else:
+        out = console()
+        for finding in found:
+            word = "refuse" if finding.refuse else "warn"
+            out.print(f"{script}:{finding.line}: {word}: {finding.text}", markup=False)
+        if not found:
+            out.print(f"{script}: nothing found")
+    if found:
+        raise click.exceptions.Exit(1)
