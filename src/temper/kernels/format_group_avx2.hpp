@@ -119,9 +119,30 @@ inline __m256i quantize(__m256i x, __m256i shared) {
     return _mm256_and_si256(value, _mm256_cmpgt_epi32(size, _mm256_setzero_si256()));
 }
 
+// The same in float arithmetic, for shared exponents in [24, 230]: adding and subtracting a number
+// whose last place is the code's rounds to nearest even, and makes every zero positive. Bits that
+// the shift would lose are masked first; what is shifted out whole stays below half a place.
+template <int Bits>
+inline __m256i quantize_middle(__m256i x, __m256i shared) {
+    const __m256i down = _mm256_srli_epi32(_mm256_sub_epi32(shared, exponent_field(x)), 23);
+    const __m256i kept = _mm256_and_si256(x, _mm256_sllv_epi32(_mm256_set1_epi32(-1), down));
+    const __m256 magic = _mm256_castsi256_ps(
+        _mm256_add_epi32(shared, _mm256_set1_epi32(((24 - Bits) << 23) | 0x400000)));
+    const __m256 sum = _mm256_add_ps(_mm256_castsi256_ps(kept), magic);
+    const __m256 rounded = _mm256_sub_ps(sum, magic);
+    const __m256 most = _mm256_castsi256_ps(
+        _mm256_or_si256(shared, _mm256_set1_epi32(((1 << (Bits - 1)) - 1) << (24 - Bits))));
+    const __m256 least = _mm256_xor_ps(most, _mm256_set1_ps(-0.0f));
+    return _mm256_castps_si256(_mm256_max_ps(_mm256_min_ps(rounded, most), least));
+}
+
 template <int Bits>
 inline Block quantize(const Block &block) {
     const __m256i shared = shared_field(block);
+    const std::uint32_t exponent =
+        static_cast<std::uint32_t>(_mm_cvtsi128_si32(_mm256_castsi256_si128(shared))) >> 23;
+    if (exponent - 24u <= 206u)
+        return {quantize_middle<Bits>(block.lo, shared), quantize_middle<Bits>(block.hi, shared)};
     return {quantize<Bits>(block.lo, shared), quantize<Bits>(block.hi, shared)};
 }
 
