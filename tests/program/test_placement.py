@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -266,3 +267,46 @@ def test_host_ops_keep_their_values_on_the_host():
     assert placed.spec("h").memory.buffer == "host"
     host = next(op for op in placed.ops if op.kind == "Host")
     assert placed.spec(host.inputs[0]).memory == DRAM
+
+
+# --- slices -------------------------------------------------------------------------------------
+
+
+def test_an_image_too_large_for_sram_is_cut_along_its_height():
+    d = Draft()
+    size = 1100
+    d.conv(d.input(1, 1, size * size, 64), 1, size, 64)
+    placed = place(d.program(), get("n150"), 1)
+    check_capacity(placed, "n150")
+    strips = [op for op in placed.ops if op.kind == "Conv2d"]
+    cuts = [op for op in placed.ops if op.kind == "Slice"]
+    assert len(strips) == len(cuts) > 1
+    # Only the outermost strips keep the image's own padding; neighbours share a window's rows.
+    assert strips[0].attr("padding") == [1, 0, 1, 1]
+    assert strips[-1].attr("padding") == [0, 1, 1, 1]
+    rows = [(op.attr("begins")[2] // size, op.attr("ends")[2] // size) for op in cuts]
+    assert rows[0][0] == 0
+    assert rows[-1][1] == size
+    assert all(end - start == 2 for (_, end), (start, _) in pairwise(rows))
+    joined = next(op for op in placed.ops if op.kind == "Concat")
+    assert sum(placed.spec(name).shape[2] for name in joined.inputs) == size * size
+
+
+def test_strides_keep_every_output_row():
+    d = Draft()
+    size = 1401
+    out = d.conv(d.input(1, 1, size * size, 64), 1, size, 64, kernel=5, stride=2)
+    placed = place(d.program(), get("n150"), 1)
+    joined = next(op for op in placed.ops if op.kind == "Concat")
+    rows = sum(placed.spec(name).shape[2] for name in joined.inputs)
+    assert rows == placed.spec(out).shape[2]
+
+
+def test_a_pointwise_convolution_becomes_a_matmul():
+    d = Draft()
+    d.conv(d.input(1, 1, 8 * 28 * 28, 512), 8, 28, 256, kernel=1)
+    for level in (0, 1, 2):
+        kinds = [op.kind for op in place(d.program(), get("n150"), level).ops]
+        assert "Matmul" in kinds
+        assert "Conv2d" not in kinds
+        assert "Halo" not in kinds

@@ -114,6 +114,10 @@ def walk(
             for allocator in (sram, dram):
                 if name in allocator:
                     allocator.free(name)
+        if op.kind == "Halo" and op.outputs[0] in sram:
+            # ttnn moves the halo up into the bytes of the input that was just freed.
+            sram.free(op.outputs[0])
+            _take(program, op.outputs[0], index, op, sram, dram, chip)
     return Timeline(tuple(steps), sram.statistics(), dram.statistics(), resident)
 
 
