@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 _BLOCK_BITS = {2: 7, 3: 3, 4: 1}
 _TILE_BYTES = {0: 4096, 1: 2048, 2: 1088, 3: 576, 4: 320}
 # Values worked on at once, so that the temporaries stay small whatever the array's size.
-_CHUNK = 1 << 20
+_CHUNK = 1 << 16
 
 Array = NDArray[Any]
 
@@ -38,7 +38,7 @@ def quantize_to_ptr(src: int, dst: int, rows: int, columns: int, format_code: in
         from_ = _words(src, rows * columns).reshape(rows, columns)
         to = _words(dst, rows * columns).reshape(rows, columns)
         width = min(max(columns, 1), _CHUNK)
-        height = max(1, _CHUNK // width)
+        height = max(1, _CHUNK // max(width, 16))  # short rows are filled up to a group
         for row in range(0, rows, height):
             for column in range(0, columns, width):
                 part = (slice(row, row + height), slice(column, column + width))

@@ -21,7 +21,9 @@ _DTYPES = {
     "int16": "I16", "int8": "I8", "uint64": "U64", "uint32": "U32", "uint16": "U16",
     "uint8": "U8", "bool": "BOOL",
 }  # fmt: skip
-_STORED = {short: np.dtype(name).newbyteorder("<") for name, short in _DTYPES.items()}
+_STORED: dict[str, np.dtype[Any]] = {
+    short: np.dtype(name).newbyteorder("<") for name, short in _DTYPES.items()
+}
 _STORED["BF16"] = np.dtype("<u2")
 
 
@@ -85,21 +87,27 @@ def _encoded(name: str, array: NDArray[Any]) -> tuple[str, bytes]:
 def _decoded(name: str, entry: Any, body: memoryview) -> NDArray[Any]:
     if not isinstance(entry, dict) or entry.get("dtype") not in _STORED:
         _fail(f"{name!r} has no known type")
-    dtype, shape, span = _STORED[entry["dtype"]], entry.get("shape"), entry.get("data_offsets")
-    for sizes in (shape, span):
-        if not isinstance(sizes, list) or not all(type(n) is int and n >= 0 for n in sizes):
-            _fail(f"{name!r} has a damaged shape or offsets")
+    dtype = _STORED[entry["dtype"]]
+    shape = _integers(name, entry.get("shape"))
+    span = _integers(name, entry.get("data_offsets"))
     if len(span) != 2 or not span[0] <= span[1] <= len(body):
         _fail(f"{name!r} lies outside of the data")
     if span[1] - span[0] != math.prod(shape) * dtype.itemsize:
         _fail(f"{name!r} has {span[1] - span[0]} B, which is not {shape} of {entry['dtype']}")
-    stored = np.frombuffer(body[span[0] : span[1]], dtype)
+    values: NDArray[Any] = np.frombuffer(body[span[0] : span[1]], dtype)
     if entry["dtype"] == "BF16":
-        stored = (stored.astype(np.uint32) << np.uint32(16)).view(np.float32)
+        values = (values.astype(np.uint32) << np.uint32(16)).view(np.float32)
     try:
-        return stored.astype(stored.dtype.newbyteorder("=")).reshape(shape)
+        values = values.astype(values.dtype.newbyteorder("=")).reshape(shape)
     except ValueError as error:
         _fail(f"{name!r}: {error}")
+    return values
+
+
+def _integers(name: str, data: object) -> list[int]:
+    if not isinstance(data, list) or not all(type(n) is int and n >= 0 for n in data):
+        _fail(f"{name!r} has a damaged shape or offsets")
+    return data
 
 
 def _fail(what: str) -> NoReturn:
