@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import signal
@@ -36,6 +37,7 @@ def profile(
         capture_output=True,
         text=True,
         timeout=timeout,
+        check=False,
     )
 
 
@@ -114,14 +116,12 @@ def test_output_of_the_command_is_streamed(tmp_path: Path) -> None:
 def test_a_taken_default_port_moves_on_and_says_so(tmp_path: Path) -> None:
     with socket.socket() as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
+        with contextlib.suppress(OSError):  # something else has it, which serves as well
             held.bind(("127.0.0.1", 8086))
             held.listen()
-        except OSError:
-            pass  # something else has it, which serves as well
         done = profile(["-o", "run", script("plain")], tmp_path)
     assert done.returncode == 0
-    assert "port 8086 is taken; using 8087" in done.stderr or "using 80" in done.stderr
+    assert "port 8086 is taken; using 80" in done.stderr
 
 
 def test_a_given_port_that_is_taken_is_an_error_that_names_the_holder(tmp_path: Path) -> None:
@@ -182,6 +182,7 @@ def test_a_plain_script_writes_where_tt_metal_does(tmp_path: Path, variable: str
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     files = sorted((tmp_path / "generated" / "profiler").glob("ops_perf_results*.csv"))
@@ -211,6 +212,7 @@ def test_temper_profile_is_the_same_tool(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         timeout=60,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     assert read_run(tmp_path / "run").op_count == 12

@@ -53,12 +53,16 @@ def test_profile_in_python_switches_on_and_off(tmp_path: Path) -> None:
 
 
 def test_a_profile_is_written_even_when_the_block_fails(tmp_path: Path) -> None:
-    program = samples.mlp()
-    with pytest.raises(ZeroDivisionError), temper.profile(tmp_path / "run"):
-        active = recorder.ACTIVE
-        assert active is not None
-        active.record_call(active.begin_program(program, samples.cost(program)), 1, 2)
-        raise ZeroDivisionError
+    def work() -> None:
+        with temper.profile(tmp_path / "run"):
+            active = recorder.ACTIVE
+            assert active is not None
+            program = samples.mlp()
+            active.record_call(active.begin_program(program, samples.cost(program)), 1, 2)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        work()
     assert (tmp_path / "run" / "run.json").is_file()
     assert recorder.ACTIVE is None
 

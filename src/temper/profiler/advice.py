@@ -22,6 +22,7 @@ __all__ = ["Suggestion", "advise", "advise_profile"]
 
 # Above this many ops in all programs the what-ifs would take longer than a person waits.
 _MAX_OPS = 20_000
+_REFUSED = (TemperError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 _SET = "temper.set_custom_compile_options({%s})"
 
 
@@ -36,15 +37,18 @@ def advise_profile(profile: Profile) -> list[Suggestion]:
 
 def advise(run: Run) -> list[Suggestion]:
     """Every change that is worth making, ranked by the time that it saves."""
-    cases = _cases(run)
+    try:
+        cases = _cases(run)
+    except _REFUSED:
+        return []
     if not cases or sum(len(case.record.program.ops) for case in cases) > _MAX_OPS:
         return []
     found: list[Suggestion] = []
     for rule in _RULES:
         try:
             found += [item for item in rule(cases) if item.worthwhile]
-        except TemperError:
-            # A change that the compiler or the cost model refuses is no advice.
+        except _REFUSED:
+            # A change that the compiler or the cost model cannot take is no advice.
             continue
     return sorted(found, key=lambda item: -item.gain_ns)
 

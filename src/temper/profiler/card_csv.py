@@ -6,8 +6,11 @@ a hundred thousand rows take well under a second.
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +141,31 @@ def _read_fast(
 
     text = pa.dictionary(pa.int32(), pa.binary())
     types = {name: pa.float64() if name in numbers else text for name in wanted}
-    table = pa_csv.read_csv(
+    with _quiet():
+        table = _parse(data, names, wanted, types, delimiter, skip)
+    return table, bad
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Arrow cannot tell the handler of a bad row that is no UTF-8, and says so on stderr."""
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda _: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+
+
+def _parse(
+    data: Path | bytes,
+    names: list[str],
+    wanted: list[str],
+    types: dict[str, pa.DataType],
+    delimiter: str,
+    skip: Callable[[pa_csv.InvalidRow], str],
+) -> pa.Table:
+    return pa_csv.read_csv(
         pa.BufferReader(data) if isinstance(data, bytes) else str(data),
         read_options=pa_csv.ReadOptions(
             column_names=names, skip_rows=1, block_size=_BLOCK_BYTES, use_threads=True
@@ -150,7 +177,6 @@ def _read_fast(
             include_columns=wanted, column_types=types, strings_can_be_null=False
         ),
     )
-    return table, bad
 
 
 def _unique(header: list[str]) -> list[str]:

@@ -13,14 +13,15 @@ import numpy as np
 
 from temper._version import __version__
 from temper.errors import BadFileError, TemperError
-from temper.profiler.events import DTYPE
+from temper.profiler.events import DTYPE, decode
 from temper.profiler.files import replacing, write_text
 from temper.profiler.records import MEASURED, MODELLED, ProcessRun, ProgramRecord, Run
-from temper.profiler.wire import cost_to_json, program_to_json
+from temper.profiler.wire import WRONG_SHAPE, cost_to_json, program_to_json
 
 FORMAT_VERSION = 1
 RUN_JSON = "run.json"
-EVENTS = "events.npy"
+EVENTS = "events.bin"
+_EVENTS_MAGIC = b"temper events 1\n"
 OPS_CSV = "ops_perf_results.csv"
 OPS_CSV_NEWER = "ops_perf_results_v2.csv"
 DEVICE_LOG = "profile_log_device.csv"
@@ -30,7 +31,7 @@ REPORT = "report.html"
 
 FILES = {
     RUN_JSON: "versions, options, clocks and programs of this run",
-    EVENTS: "every call, span, transfer, mark and memory event (numpy)",
+    EVENTS: "every call, span, transfer, mark and memory event, 40 bytes each",
     OPS_CSV: "one row an op as executed, tt-torch's columns",
     OPS_CSV_NEWER: "the same with current tt-metal's column names",
     DEVICE_LOG: "zones of cores and RISCs, for ttnn-visualizer",
@@ -48,7 +49,8 @@ def write_records(run: Run, directory: Path) -> None:
     events = [process.events for process in run.processes]
     table = np.concatenate(events) if events else np.zeros(0, dtype=DTYPE)
     with replacing(directory / EVENTS) as file:
-        np.save(file, table, allow_pickle=False)
+        file.write(_EVENTS_MAGIC)
+        file.write(table.tobytes())
     write_text(directory / RUN_JSON, dumps(describe_run(run)))
 
 
@@ -124,15 +126,16 @@ def read_run(directory: Path) -> Run:
     try:
         data = json.loads(path.read_text(encoding="utf-8", errors="replace"))
         version = int(data["format"])
+        entries, told = list(data.get("processes") or ()), list(data.get("notes") or ())
     except FileNotFoundError as error:
         raise BadFileError(f"{directory} is no run folder: it has no {RUN_JSON}") from error
     except OSError as error:
         raise BadFileError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, OverflowError) as error:
         raise BadFileError(
             f"{path} is damaged: {error}", try_=f"temper report {directory / OPS_CSV}"
         ) from error
-    notes = [str(note) for note in data.get("notes") or () if isinstance(note, str)]
+    notes = [note for note in told if isinstance(note, str)]
     if version > FORMAT_VERSION:
         notes.append(
             f"written by a newer temper ({data.get('temper')}, format {version}; this one reads "
@@ -143,11 +146,11 @@ def read_run(directory: Path) -> Run:
         notes.append(problem)
     processes = []
     first = 0
-    for entry in data.get("processes") or ():
+    for entry in entries:
         try:
             process, missing = _read_process(entry, events[first:])
             first += int(entry["events"])
-        except (BadFileError, KeyError, TypeError, ValueError, AttributeError) as error:
+        except (BadFileError, *WRONG_SHAPE) as error:
             notes.append(f"a process's record is damaged and left out: {error}")
             continue
         notes.extend(missing)
@@ -157,22 +160,30 @@ def read_run(directory: Path) -> Run:
 
 
 def _read_process(entry: Mapping[str, Any], events: np.ndarray) -> tuple[ProcessRun, list[str]]:
+    from temper.profiler.checking import check_record
+
     notes = []
     programs = {}
     for message in entry["programs"]:
         try:
             record = ProgramRecord.from_message(message)
-            record.chip  # noqa: B018 - an unknown board is found here, not in a report
+            check_record(record)
             programs[record.handle] = record
-        except (TemperError, KeyError, TypeError, ValueError) as error:
+        except (TemperError, *WRONG_SHAPE) as error:
             notes.append(f"a program is left out: {error}".splitlines()[0])
     count = int(entry["events"])
     if len(events) < count:
         notes.append(f"events are truncated: {len(events)} of {count} kept")
+    own = events[:count]
+    # Times count from the machine's start: negative or centuries long is damage.
+    sane = (own["start_ns"] >= 0) & (own["end_ns"] >= own["start_ns"]) & (own["end_ns"] < 2**62)
+    sane &= np.isfinite(own["modelled"]) & (np.abs(own["modelled"]) < 2.0**62)
+    if not sane.all():
+        notes.append(f"{int((~sane).sum())} damaged events left out")
     process = ProcessRun(
         dict(entry["hello"]),
         programs,
-        events[:count],
+        own[sane],
         {int(k): str(v) for k, v in entry["names"].items()},
         {int(k): [int(n) for n in v] for k, v in (entry.get("op_host_ns") or {}).items()},
         bool(entry.get("complete", True)),
@@ -181,23 +192,13 @@ def _read_process(entry: Mapping[str, Any], events: np.ndarray) -> tuple[Process
 
 
 def _read_events(path: Path) -> tuple[np.ndarray, str]:
-    """The events, or as many as a truncated file still holds."""
+    """The events, or as many whole ones as a truncated file still holds."""
     empty = np.zeros(0, dtype=DTYPE)
     try:
-        with path.open("rb") as file:
-            shape, _, dtype = _npy_header(file)
-            if dtype != DTYPE or len(shape) != 1:
-                return empty, f"{path.name} holds other records than this version's"
-            data = file.read()
-    except (OSError, ValueError, EOFError) as error:
-        return empty, f"{path.name} cannot be read: {error}"
-    whole = len(data) // DTYPE.itemsize
-    table = np.frombuffer(data[: whole * DTYPE.itemsize], dtype=DTYPE)
-    return table, "" if whole >= shape[0] else f"{path.name} is truncated"
-
-
-def _npy_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    version = np.lib.format.read_magic(file)
-    if version != (1, 0):
-        raise ValueError(f"numpy file version {version}")
-    return np.lib.format.read_array_header_1_0(file)
+        data = path.read_bytes()
+    except OSError as error:
+        return empty, f"{path.name} cannot be read: {error.strerror or error}"
+    if not data.startswith(_EVENTS_MAGIC):
+        return empty, f"{path.name} holds other records than this version's"
+    body = data[len(_EVENTS_MAGIC) :]
+    return decode(body), f"{path.name} is truncated" if len(body) % DTYPE.itemsize else ""

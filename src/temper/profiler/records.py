@@ -14,12 +14,12 @@ import numpy as np
 from temper import chips
 from temper.chips import Chip
 from temper.cost.records import OpCost, ProgramCost
-from temper.errors import BadFileError
+from temper.errors import BadFileError, TemperError
 from temper.profiler.events import Flag, Kind
 from temper.profiler.log import ProcessLog
 from temper.profiler.opinfo import OpInfo, op_infos
 from temper.profiler.timeline import Schedule, schedule
-from temper.profiler.wire import program_from_json
+from temper.profiler.wire import WRONG_SHAPE, program_from_json
 from temper.program import Program
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def cost_from_json(data: Mapping[str, Any]) -> ProgramCost:
             for name in ProgramCost.__dataclass_fields__
             if name != "ops"
         }
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except WRONG_SHAPE as error:
         raise BadFileError(f"a cost record is damaged: {error!r}") from error
     return ProgramCost(ops=ops, **numbers)
 
@@ -140,7 +140,7 @@ class ProcessRun:
         for handle, message in log.programs.items():
             try:
                 programs[handle] = ProgramRecord.from_message(message)
-            except BadFileError:
+            except (TemperError, *WRONG_SHAPE):
                 log.damaged += 1
         names, hosts = dict(log.names), dict(log.op_host_ns)
         return cls(dict(log.hello), programs, log.table, names, hosts, log.closed)

@@ -23,6 +23,8 @@ from temper.program import Memory, Op, Program, Source, TensorSpec
 HEADER = struct.Struct("<IB")
 JSON_FRAME = 1
 EVENTS_FRAME = 2
+# What damaged JSON raises on its way into records.
+WRONG_SHAPE = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
 # Larger than any program's JSON that makes sense; a bigger length is a foreign protocol.
 MAX_FRAME_BYTES = 1 << 30
 
@@ -115,7 +117,7 @@ def program_from_json(data: Mapping[str, Any]) -> Program:
             weights=dict(data["weights"]),
             options=dict(data["options"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except WRONG_SHAPE as error:
         raise BadFileError(f"a program record is damaged: {error!r}") from error
 
 
