@@ -17,6 +17,7 @@ from temper import (
     apply_weight_dtype_overrides,
     dump_weight_names,
     remove_weight_dtype_overrides,
+    stats,
 )
 from temper.errors import BadFileError, UsageError
 from temper.frontend.weight_overrides import weight_override_entries
@@ -299,3 +300,18 @@ def test_entries_say_whether_they_took_effect() -> None:
     assert (done.took_effect, refused.took_effect, asked.took_effect) == (True, False, False)
     assert summary([asked, done, refused]) == {"took_effect": 1, "no_effect": 1, "pending": 1}
     assert refused.as_dict()["reason"] == "convolution weight"
+
+
+def test_the_report_of_a_compiled_model_names_weights_patterns_and_reasons() -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(72, 4)).to(torch.bfloat16)
+    apply_weight_dtype_overrides(model, {"*.weight": "bfp_bf8"})
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="tt")
+    with torch.no_grad():
+        compiled(torch.zeros(1, 1, 8, 8, dtype=torch.bfloat16))
+    report = {e["parameter"]: e for e in stats(compiled)["weight_formats"]}
+    assert report["2.weight"]["took_effect"]
+    assert report["2.weight"]["origin"] == "*.weight"
+    assert not report["0.weight"]["took_effect"]
+    assert "conv2d" in report["0.weight"]["reason"]
+    assert "override" not in report["0.weight"]["reason"]

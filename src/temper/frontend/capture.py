@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from temper.errors import CompileError
@@ -80,7 +80,10 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
     weights: dict[str, torch.Tensor] = {}
     position = 0
     state = exported.state_dict
+    _drop_tokens(exported.graph)
     for spec in exported.graph_signature.input_specs:
+        if spec.kind is InputKind.TOKEN:
+            continue
         if spec.kind is InputKind.USER_INPUT:
             arguments.append(Argument(getattr(spec.arg, "name", ""), "input", "", position))
             position += 1
@@ -100,8 +103,10 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
             mutations.append((index, "weight", out.target))
         elif out.kind is OutputKind.USER_INPUT_MUTATION:
             mutations.append((index, "input", inputs_by_name[str(out.target)]))
-        elif getattr(out.arg, "name", None) is None:
-            outputs.append(("const", getattr(out.arg, "value", None)))
+        elif out.kind is OutputKind.TOKEN:
+            continue
+        elif isinstance(out.arg, ConstantArgument):
+            outputs.append(("const", out.arg.value))
         elif out.arg.name in inputs_by_name:
             outputs.append(("input", inputs_by_name[out.arg.name]))
         else:
@@ -118,6 +123,29 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
     )
 
 
+def _drop_tokens(graph: torch.fx.Graph) -> None:
+    """Effect tokens order checks such as that of a matrix inverse; the graph has its order."""
+    for node in reversed(list(graph.nodes)):
+        if node.target is torch.ops.higher_order.with_effects:
+            _, op, *args = node.args
+            with graph.inserting_before(node):
+                plain = graph.call_function(op, tuple(args), node.kwargs)
+            plain.meta = {
+                **node.meta,
+                "val": node.meta["val"][1]
+                if node.meta.get("val") and len(node.meta["val"]) > 1
+                else None,
+            }
+            for user in list(node.users):
+                user.replace_all_uses_with(plain if user.args[1] else None)
+                graph.erase_node(user)
+            graph.erase_node(node)
+            if not plain.users:
+                graph.erase_node(plain)
+        elif node.op == "placeholder" and node.name.startswith("token") and not node.users:
+            graph.erase_node(node)
+
+
 _PATH_PART = re.compile(
     r"\.?_(?:modules|parameters|buffers)\['([^']+)'\]|\.([A-Za-z_]\w*)|\[(\d+)\]"
 )
@@ -126,8 +154,11 @@ _PATH_PART = re.compile(
 def _lifted_path(node: Node) -> str:
     """The parameter path of a placeholder that Dynamo lifted from a module, or ''."""
     static = (node.meta.get("tensor_dict") or {}).get("_dynamo_static_input_type")
-    argument = node.meta.get("grapharg")
-    source = getattr(getattr(argument, "source", None), "name", "")
+    # Dynamo drops node.meta["grapharg"] after its own part; the source on the node stays.
+    origin = getattr(node, "_dynamo_source", None)
+    if origin is None:
+        origin = getattr(node.meta.get("grapharg"), "source", None)
+    source = getattr(origin, "name", "")
     source = source() if callable(source) else str(source)
     if static is None and "_parameters[" not in source and "_buffers[" not in source:
         return ""

@@ -35,6 +35,8 @@ from temper.frontend.weight_report import WeightFormatEntry
 # More skipped names than this do not help in one warning.
 _NAMES_SHOWN = 4
 
+# Models with overrides, so that a report on a captured graph can name the pattern that asked.
+_overridden: weakref.WeakSet[nn.Module] = weakref.WeakSet()
 _skipped: weakref.WeakKeyDictionary[nn.Module, list[WeightFormatEntry]] = (
     weakref.WeakKeyDictionary()
 )
@@ -69,6 +71,8 @@ def apply_weight_dtype_overrides(model: nn.Module, config: Config) -> list[tuple
             continue
         override(slot.module, slot.attribute, match.dtype, match.pattern)
         applied.append((slot.name, match.dtype))
+    if applied:
+        _overridden.add(root)
     if kept:
         _skipped.setdefault(root, []).extend(kept)
         shown = ", ".join(entry.parameter for entry in kept[:_NAMES_SHOWN])
@@ -92,6 +96,7 @@ def remove_weight_dtype_overrides(model: nn.Module) -> list[str]:
     for module in root.modules():
         restore(module)
     _skipped.pop(root, None)
+    _overridden.discard(root)
     return removed
 
 
@@ -104,6 +109,19 @@ def weight_override_entries(model: nn.Module) -> list[WeightFormatEntry]:
         if setting is not None:
             entries.append(WeightFormatEntry(slot.name, setting.dtype, setting.origin))
     return entries + _skipped.get(root, [])
+
+
+def override_origins() -> dict[tuple[str | int, str], str]:
+    """(name or id of a parameter, dtype) to the pattern that asked, over all living models."""
+    found: dict[tuple[str | int, str], str] = {}
+    for root in list(_overridden):
+        for slot in weight_slots(root):
+            setting = overridden_formats(slot.module).get(slot.attribute)
+            if setting is not None:
+                keys: list[str | int] = [*slot.names, id(slot.parameter)]
+                for key in keys:
+                    found.setdefault((key, setting.dtype), setting.origin)
+    return found
 
 
 def dump_weight_names(

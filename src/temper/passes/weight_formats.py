@@ -15,6 +15,7 @@ from temper.frontend.graph import Captured
 from temper.frontend.node import is_node
 from temper.frontend.weight_config import DEFAULT_KEY, read_config
 from temper.frontend.weight_op import OVERRIDE_NAMES
+from temper.frontend.weight_overrides import override_origins
 from temper.frontend.weight_report import WeightFormatEntry
 from temper.options import Options
 
@@ -37,6 +38,7 @@ def assign_weight_formats(captured: Captured, options: Options) -> int:
     """Mark each matmul whose weight changes; leave the report on the captured graph."""
     paths = {a.node: a.path for a in captured.arguments if a.role == "weight"}
     requested, origins = _requests(captured, options)
+    asked = override_origins()
     entries: dict[str, WeightFormatEntry] = {}
     hits = 0
     for node in captured.graph.nodes:
@@ -49,7 +51,7 @@ def assign_weight_formats(captured: Captured, options: Options) -> int:
         fmt, origin = requested.get(path, ""), origins.get(path, "")
         if override is not None:
             fmt = canonical_format(str(override.args[1]))
-            origin = origin if origin not in ("", "experimental_weight_dtype") else "in the model"
+            origin = _origin(asked, captured, path, fmt)
         if not fmt:
             continue
         dtype = captured.weights[path].dtype
@@ -135,6 +137,7 @@ def _explain_the_rest(
 ) -> None:
     """Requests that reached no matmul: explicit ones are reported with the reason."""
     overridden = {}
+    asked = override_origins()
     paths = {a.node: a.path for a in captured.arguments if a.role == "weight"}
     for node in captured.graph.nodes:
         if node.target is _OVERRIDE:
@@ -146,9 +149,17 @@ def _explain_the_rest(
         if path in entries:
             continue
         dtype = str(captured.weights[path].dtype).removeprefix("torch.")
-        entries[path] = WeightFormatEntry(
-            path, _short(fmt), origins.get(path, "in the model"), dtype, _reason(captured, path)
-        )
+        origin = origins.get(path, "")
+        if path in overridden:
+            origin = _origin(asked, captured, path, fmt)
+        entries[path] = WeightFormatEntry(path, _short(fmt), origin, dtype, _reason(captured, path))
+
+
+def _origin(asked: Mapping[Any, str], captured: Captured, path: str, fmt: str) -> str:
+    """The pattern of apply_weight_dtype_overrides behind an override op, if one is known."""
+    dtype = _short(fmt)
+    by_name = asked.get((clean(path), dtype))
+    return by_name or asked.get((id(captured.weights[path]), dtype)) or "in the model"
 
 
 def _reason(captured: Captured, path: str) -> str:
@@ -156,7 +167,9 @@ def _reason(captured: Captured, path: str) -> str:
     for argument in captured.arguments:
         if argument.path == path:
             node = next(n for n in captured.graph.nodes if n.name == argument.node)
-            users = {_name(u.target) for u in node.users}
+            overrides = [u for u in node.users if u.target is _OVERRIDE]
+            beyond = [u for o in overrides for u in o.users]
+            users = {_name(u.target) for u in (*node.users, *beyond) if u.target is not _OVERRIDE}
     used = ", ".join(sorted(users)) or "nothing"
     return f"no effect: used by {used}; only matmul and linear weights convert"
 
