@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from temper.errors import UsageError
     "'temper bench model.py:make -O enable_trace=true --save base.json', "
     "'temper bench model.py:make --against base.json --gate 5%', "
     "'temper bench model.py:make --versus enable_trace=true', "
-    "'temper bench --lint script.py'"
+    "'temper bench --lint script.py', "
+    "'temper bench --workload stateless --chip e75', 'temper bench --micro matmul --chip p150'"
 )
 @click.argument("model", required=False)
 @compile_options
@@ -47,6 +49,8 @@ from temper.errors import UsageError
     metavar="SCRIPT",
     help="Read a benchmark script for mistakes; nothing is run.",
 )
+@click.option("--workload", help="The guide's stateless or stateful workload, modelled.")
+@click.option("--micro", help="dram_read, matmul, eltwise or pcie, modelled.")
 @json_option
 def command(
     model: str | None,
@@ -61,12 +65,22 @@ def command(
     gate: str,
     versus: tuple[str, ...],
     script: Path | None,
+    workload: str | None,
+    micro: str | None,
     as_json: bool,
 ) -> None:
     """Measure MODEL (file.py:callable): wall time of this host and modelled time of the chip."""
     if script is not None:
         _lint(script, as_json)
         return
+    if workload is not None or micro is not None:
+        from temper.cli.bench_modelled import show_micro, show_workload
+
+        if workload is not None:
+            code = show_workload(workload, str(options.get("chip") or "e75"), as_json)
+        else:
+            code = show_micro(str(micro), str(options.get("chip") or "n150"), as_json)
+        raise click.exceptions.Exit(code)
     if not model:
         raise UsageError("temper bench needs a model", try_=["model.py:make", "--lint script.py"])
     from temper import chips
@@ -122,7 +136,7 @@ def command(
     bad = {"ms": "above"}
     outside = any(judgement == bad.get(e.unit, "below") for e, judgement in first.expected)
     if refused or outside or any(v.failed for v in verdicts):
-        raise click.exceptions.Exit(1)
+        sys.exit(1)
 
 
 def _pairs(texts: tuple[str, ...]) -> dict[str, Any]:
@@ -149,4 +163,4 @@ def _lint(script: Path, as_json: bool) -> None:
         if not found:
             out.print(f"{script}: nothing found")
     if found:
-        raise click.exceptions.Exit(1)
+        sys.exit(1)
