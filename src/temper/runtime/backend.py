@@ -50,6 +50,7 @@ class _Graph:
     ) -> None:
         self._module = module
         self._options = options
+        self._index = index
         self._name = f"graph_g{index}"
         self._keep = keep
         self._by_shape: dict[Any, _Specialised] = {}
@@ -67,7 +68,7 @@ class _Graph:
         built = build(captured, self._options)
         rest = time.perf_counter() - started - sum(built.stages.values())
         built.stages = {"capture": rest, **built.stages}
-        graph = LoadedGraph(built)
+        graph = LoadedGraph(built, self._index)
         if self._keep is not None:
             self._keep.append(graph)
         return _Specialised(graph)

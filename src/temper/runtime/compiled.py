@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -49,9 +50,10 @@ class CompiledModel:
 
     def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         if self._model.training:
-            raise CompileError(
-                "the model is in training mode; Temper compiles inference",
-                try_=["model.eval() before the call"],
+            warnings.warn(
+                "the model is in training mode: dropout and batch norm act as in training; "
+                "call model.eval() for inference",
+                stacklevel=3,
             )
         started = time.perf_counter()
         try:
@@ -62,7 +64,7 @@ class CompiledModel:
             built = build(captured, self.options)
             rest = time.perf_counter() - started - sum(built.stages.values())
             built.stages = {"capture": rest, **built.stages}
-            graph = LoadedGraph(built)
+            graph = LoadedGraph(built, len(self.loaded))
             self.loaded.append(graph)
             entry = _Whole(graph, self._model)
         self._entries[key] = entry

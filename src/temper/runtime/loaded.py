@@ -13,6 +13,7 @@ import torch
 
 from temper.cost import ProgramCost, estimate
 from temper.frontend.device import host_view, is_tt, wrap
+from temper.frontend.export import export
 from temper.frontend.pipeline import Built
 from temper.profiler import recorder
 from temper.program.trace_size import check_region, trace_bytes
@@ -50,7 +51,7 @@ class CallStats:
 class LoadedGraph:
     """Runs one compiled graph; calls are safe from several threads."""
 
-    def __init__(self, built: Built) -> None:
+    def __init__(self, built: Built, index: int = 0) -> None:
         self.built = built
         self.program = built.program
         self.stats = CallStats(stages=dict(built.stages))
@@ -64,6 +65,7 @@ class LoadedGraph:
         self._lock = threading.Lock()
         self._executor: Executor | None = None
         self._handles: dict[bool, tuple[Any, int]] = {}
+        export(self.program, built.weights, options, index)
         self._watch(built.weights)
         self._outputs = self._output_plan()
         _LOADED.append(weakref.ref(self))
