@@ -167,7 +167,8 @@ class Builder:
             outs.append(replace(out, image=image))
         attributes = dict(attrs or {})
         if "fidelity" not in attributes:
-            attributes = {**self.compute(kind, inputs, outs), **attributes}
+            norm = attributes.get("norm", "layer")
+            attributes = {**self.compute(kind, inputs, outs, norm), **attributes}
         op = Op(
             kind,
             tuple(v.name for v in inputs),
@@ -179,13 +180,13 @@ class Builder:
         return tuple(outs)
 
     def compute(
-        self, kind: str, inputs: Sequence[Value], outputs: Sequence[Value]
+        self, kind: str, inputs: Sequence[Value], outputs: Sequence[Value], norm: str = "layer"
     ) -> dict[str, Any]:
         """Fidelity and accumulator: explicit options win over ttnn's choice."""
         ins = [self.spec(v) for v in inputs]
         k = ins[0].shape[-1] if kind == "Matmul" and ins[0].shape else 0
         chosen = default_compute(
-            kind, ins, [self.spec(v) for v in outputs], self.chip.arch, self.level, k=k
+            kind, ins, [self.spec(v) for v in outputs], self.chip.arch, self.level, k=k, norm=norm
         )
         if not chosen:
             return {}
