@@ -103,7 +103,12 @@ class ProcessRun:
 
     @property
     def pid(self) -> int:
-        return int(self.hello.get("pid", 0))
+        return self.said("pid")
+
+    def said(self, name: str) -> int:
+        """A number that the process told about itself; 0 when it is missing or damaged."""
+        value = self.hello.get(name)
+        return value if isinstance(value, int) and 0 <= value < 1 << 63 else 0
 
     def of_kind(self, *kinds: Kind) -> np.ndarray:
         found: np.ndarray = self.events[np.isin(self.events["kind"], kinds)]

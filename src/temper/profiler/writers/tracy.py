@@ -164,8 +164,8 @@ class _Writer:
         out.pack("B", 0)  # not on demand
         for text in ("temper", str(self._run.meta.get("command", ""))[:1000] or "python"):
             self._text(text)
-        hello = self._run.processes[0].hello if self._run.processes else {}
-        out.pack("QQ", int(hello.get("unix_ns", 0)) // 10**9, 0)
+        started = self._run.processes[0].said("unix_ns") if self._run.processes else 0
+        out.pack("QQ", started // 10**9, 0)
         self._text("temper virtual chip: device times are modelled")
         out.pack("Q", 0)  # CPU topology
         out.write(b"\0" * 28)  # no crash

@@ -1,0 +1,94 @@
+"""Comparing two profiles, and the gate that CI relies on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import samples
+from click.testing import CliRunner
+
+from temper.cli.diff import command
+from temper.errors import UsageError
+from temper.profiler.compare import compare
+from temper.profiler.opening import Profile
+
+
+def profile(**how: object) -> Profile:
+    run = samples.run(**how)  # type: ignore[arg-type]
+    return Profile("x", run.table, run)
+
+
+def test_equal_profiles_have_no_change() -> None:
+    compared = compare(profile(), profile())
+    assert compared.delta_ns == 0
+    assert {change.kind for change in compared.changes} == {"same"}
+
+
+def test_more_calls_of_the_same_program_are_no_change() -> None:
+    compared = compare(profile(calls=2), profile(calls=7))
+    assert compared.per_call
+    assert abs(compared.ratio) < 1e-9
+
+
+def test_ops_appear_and_vanish_by_module_path() -> None:
+    compared = compare(profile(layers=2), profile(layers=3))
+    appeared = [c for c in compared.changes if c.kind == "appeared"]
+    assert {c.name.split()[0] for c in appeared} == {"layers.2", "activations.2"}
+    assert sum(c.delta_ns for c in appeared) == pytest.approx(60_000)
+    back = compare(profile(layers=3), profile(layers=2))
+    assert [c.kind for c in back.changes if c.kind != "same"] == ["vanished", "vanished"]
+
+
+def test_ops_without_modules_are_matched_in_their_order() -> None:
+    from temper.profiler.table import OpTable, Text
+
+    def table(times: list[float], codes: list[str], shapes: list[str]) -> Profile:
+        import numpy as np
+
+        texts = {
+            "code": Text.of(codes),
+            "shape": Text.of(shapes),
+            "type": Text.constant("device", len(codes)),
+        }
+        return Profile("x", OpTable(len(codes), {"kernel_ns": np.array(times)}, texts, False))
+
+    compared = compare(
+        table([10, 20, 5], ["A", "A", "B"], ["1", "2", "3"]),
+        table([10, 30, 5], ["A", "A", "B"], ["1", "4", "3"]),
+    )
+    (slower,) = [c for c in compared.changes if c.kind != "same"]
+    assert (slower.kind, slower.delta_ns) == ("slower", 10)
+    assert "was 2" in slower.name
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[str, str]:
+    return (
+        str(samples.run(layers=2).save(tmp_path / "a")),
+        str(samples.run(layers=3).save(tmp_path / "b")),
+    )
+
+
+def test_the_gate_fails_only_when_slower(folders: tuple[str, str]) -> None:
+    slower = CliRunner().invoke(command, [*folders, "--gate", "5%"])
+    assert slower.exit_code == 1
+    assert "gate FAILED" in slower.output
+    assert "layers.2" in slower.output
+    faster = CliRunner().invoke(command, [*reversed(folders), "--gate", "5"])
+    assert faster.exit_code == 0
+    assert "gate passed" in faster.output
+
+
+def test_json_carries_the_changes_and_the_verdict(folders: tuple[str, str]) -> None:
+    done = CliRunner().invoke(command, [*folders, "--json", "--gate", "1%"])
+    data = json.loads(done.output)
+    assert data["failed"] is True
+    assert {change["kind"] for change in data["changes"]} == {"appeared"}
+
+
+@pytest.mark.parametrize("gate", ["x", "-1%", "nan", "1e9"])
+def test_a_bad_gate_is_a_usage_error(folders: tuple[str, str], gate: str) -> None:
+    done = CliRunner().invoke(command, [*folders, "--gate", gate])
+    assert isinstance(done.exception, UsageError)
