@@ -11,7 +11,7 @@ import torch
 from temper.frontend.device_observer import clock_ns, note, observed
 from temper.frontend.device_storage import (
     DEVICE,
-    host_of,
+    host_view,
     over,
     rebase,
     wrap,
@@ -83,7 +83,7 @@ def _read_schema(op: Any) -> _Plan:
 def _to_host(value: Any, seen: list[torch.Tensor]) -> Any:
     if isinstance(value, torch.Tensor):
         if value.device.type == DEVICE:
-            host = host_of(value)
+            host = host_view(value)
             seen.append(value)
             return host
         if value.dim() and value.device.type != "meta":

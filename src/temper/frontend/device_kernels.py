@@ -19,7 +19,7 @@ from temper.frontend.device_storage import (
     CPU_KERNEL,
     DEVICE,
     host_bytes,
-    host_of,
+    host_view,
     rebase,
     wrap,
     wrap_storage,
@@ -70,8 +70,8 @@ def _copy_from(
     source: torch.Tensor, target: torch.Tensor, non_blocking: bool = False
 ) -> torch.Tensor:
     start_ns = clock_ns()
-    host_source = host_of(source) if source.device.type == DEVICE else source
-    host_target = host_of(target) if target.device.type == DEVICE else target
+    host_source = host_view(source) if source.device.type == DEVICE else source
+    host_target = host_view(target) if target.device.type == DEVICE else target
     host_target.copy_(host_source)
     note("aten::_copy_from", start_ns, [host_source], [host_target])
     return target
@@ -84,10 +84,9 @@ def _to_copy(source: torch.Tensor, **wanted: Any) -> Any:
         return fallback(aten._to_copy.default, source, **{**wanted, "non_blocking": False})
     _check_index(target)
     start_ns = clock_ns()
-    here = host_of(source) if source.device.type == DEVICE else source
-    made = aten._to_copy.default(
-        here, **{**wanted, "device": torch.device("cpu"), "non_blocking": False}
-    )
+    here = host_view(source) if source.device.type == DEVICE else source
+    shape = wanted.get("memory_format") or torch.preserve_format
+    made = here.to(wanted.get("dtype") or here.dtype, copy=True, memory_format=shape)
     note("aten::_copy_from", start_ns, [here], [made])
     if target.type == DEVICE:
         return wrap(made)
@@ -126,7 +125,7 @@ def _set_nothing(tensor: torch.Tensor) -> torch.Tensor:
 def _resize(
     tensor: torch.Tensor, size: Sequence[int], *, memory_format: torch.memory_format | None = None
 ) -> torch.Tensor:
-    host = host_of(tensor)
+    host = host_view(tensor)
     fits = tensor.untyped_storage().nbytes()
     wanted = torch.empty(size, dtype=tensor.dtype, device="meta")
     if memory_format is not None:

@@ -84,24 +84,17 @@ def wrap(tensor: torch.Tensor) -> torch.Tensor:
         raise RuntimeError(
             f"only a dense CPU tensor can be wrapped, not {tensor.layout} on {tensor.device}"
         )
-    with torch.no_grad():
-        return over(
-            wrap_storage(tensor.untyped_storage()),
-            tensor.dtype,
-            tensor.storage_offset(),
-            tensor.size(),
-            tensor.stride(),
-        )
+    return over(
+        wrap_storage(tensor.untyped_storage()),
+        tensor.dtype,
+        tensor.storage_offset(),
+        tensor.size(),
+        tensor.stride(),
+    )
 
 
 def host_view(tensor: torch.Tensor) -> torch.Tensor:
-    """A CPU tensor that shares the memory of a tensor on the device: no copy."""
-    with torch.no_grad():
-        return host_of(tensor)
-
-
-def host_of(tensor: torch.Tensor) -> torch.Tensor:
-    """``host_view`` for callers below autograd."""
+    """A CPU tensor that shares the memory of a tensor on the device: no copy, no gradient."""
     host = host_bytes(tensor.untyped_storage())
     seen = torch.empty(0, dtype=tensor.dtype).set_(
         host, tensor.storage_offset(), tensor.size(), tensor.stride()
