@@ -77,10 +77,10 @@ def command(
         from temper.cli.bench_modelled import show_micro, show_workload
 
         if workload is not None:
-            code = show_workload(workload, str(options.get("chip") or "e75"), as_json)
+            show_workload(workload, str(options.get("chip") or "e75"), as_json)
         else:
-            code = show_micro(str(micro), str(options.get("chip") or "n150"), as_json)
-        raise click.exceptions.Exit(code)
+            show_micro(str(micro), str(options.get("chip") or "n150"), as_json)
+        return
     if not model:
         raise UsageError("temper bench needs a model", try_=["model.py:make", "--lint script.py"])
     from temper import chips

@@ -5,16 +5,17 @@ from __future__ import annotations
 from temper.cli.output import console, emit_json, table
 
 
-def show_workload(name: str, chip: str, as_json: bool) -> int:
-    """Prints one workload beside the guide's range; 1 when it lies below."""
+def show_workload(name: str, chip: str, as_json: bool) -> None:
+    """Prints one workload beside the guide's range."""
     from temper.etl.workloads import workload
 
     found = workload(name, chip)
     if as_json:
         emit_json(found.as_dict())
-        return 1 if found.verdict == "below" else 0
+        return
     rows: list[tuple[object, ...]] = [
-        ("throughput", f"{found.gbps:.2f} GB/s, band {found.gbps_low:.2f} to {found.gbps_high:.2f}"),
+        ("throughput", f"{found.gbps:.2f} GB/s, band {found.gbps_low:.2f} to "
+                       f"{found.gbps_high:.2f}"),
         ("counted", f"{found.moved_bytes:,} B in and out a call"),
         ("device", f"{found.device_ns / 1e3:,.0f} µs in {len(found.ops)} op(s): "
                    f"{', '.join(found.ops)}"),
@@ -32,17 +33,16 @@ def show_workload(name: str, chip: str, as_json: bool) -> int:
     console().print(
         table(f"{found.name} on {found.chip}, modelled: {found.what}", ("", "modelled"), rows)
     )
-    return 1 if found.verdict == "below" else 0
 
 
-def show_micro(name: str, chip: str, as_json: bool) -> int:
+def show_micro(name: str, chip: str, as_json: bool) -> None:
     """Prints every case of one micro-benchmark with the nearest measured row."""
     from temper.tuning.micro import micro
 
     found = micro(name, chip)
     if as_json:
         emit_json([item.as_dict() for item in found])
-        return 0
+        return
     rows = [
         (
             item.case,
@@ -58,4 +58,3 @@ def show_micro(name: str, chip: str, as_json: bool) -> int:
     columns = ("case", "µs", "band", "rate", "of peak", "bound", "nearest measured")
     right = ("µs", "rate", "of peak")
     console().print(table(f"{name} on {found[0].chip}, modelled", columns, rows, right=right))
-    return 0

@@ -87,10 +87,15 @@ class Output:
 
     def write_part(self, manifest: Manifest, batch: Any) -> None:
         """One part file; it counts once ``commit`` has listed it."""
+        name = f"part-{len(manifest.parts):05d}.{self.kind}"
+        self.write_file(name, batch)
+        manifest.parts.append({"file": name, "rows": batch.num_rows})
+
+    def write_file(self, name: str, batch: Any) -> None:
+        """One batch as one file, written beside and renamed."""
         import pyarrow as pa
         from pyarrow import feather, parquet
 
-        name = f"part-{len(manifest.parts):05d}.{self.kind}"
         beside = self.folder / f"{name}.tmp"
         table = pa.Table.from_batches([batch])
         if self.kind == "parquet":
@@ -103,7 +108,6 @@ class Output:
             plain = "uncompressed" if self.compression == "none" else self.compression
             feather.write_feather(table, str(beside), compression=plain)
         os.replace(beside, self.folder / name)
-        manifest.parts.append({"file": name, "rows": batch.num_rows})
 
     def write_words(self, manifest: Manifest, words: Mapping[str, vocabulary.Words]) -> None:
         """The keys that vocabularies gained since the last part."""

@@ -1,0 +1,152 @@
+"""The same pipeline on a cluster: splits are counted, then mapped, by Ray Data.
+
+Counting keeps each split's keys in order of first appearance; merged in split order they give
+exactly the vocabulary of a single process, so the results are the same rows in the same order.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from temper.errors import TemperError, UsageError
+from temper.etl import kernel, vocabulary
+from temper.etl.execute import Executor, Position, total_bytes
+from temper.etl.output import VOCABULARY, Output
+from temper.etl.pipeline import Paths, Pipeline, Report
+from temper.etl.sources import Source
+from temper.etl.vocabulary import Words
+
+
+@dataclass(frozen=True)
+class Split:
+    """One part of the input that one task reads: whole files, so that any storage will do."""
+
+    number: int
+    sources: tuple[Source, ...]
+
+
+def splits(sources: Sequence[Source]) -> list[Split]:
+    """A split a file; order is what makes results equal to a single process."""
+    return [Split(number, (source,)) for number, source in enumerate(sources)]
+
+
+def count_split(pipeline: Pipeline, split: Split) -> dict[str, Words]:
+    """Keys of one split in order of appearance, with counts."""
+    plans = [replace(plan, map=None, expand=None) for plan in pipeline.plans if plan.gen]
+    every = plans if pipeline.on_error == "error" else pipeline.plans
+    live = {
+        plan.name: kernel.make_vocabulary(
+            plan.key_bound, max(plan.gen.max_tracked if plan.gen else 0, plan.key_bound)
+        )
+        for plan in plans
+    }
+    executor = Executor(
+        every, pipeline.schema, on_error=pipeline.on_error, vocabularies=live,
+        modes=dict.fromkeys(live, kernel.COUNT), rows_per_part=pipeline.rows_per_part,
+    )  # fmt: skip
+    for _, buffers in executor.parts(split.sources):
+        executor.release(buffers)
+    return {name: vocabulary.snapshot(item, counted=True) for name, item in live.items()}
+
+
+def merge(found: Sequence[Mapping[str, Words]], pipeline: Pipeline) -> dict[str, Words]:
+    """One vocabulary a column from those of the splits, in split order."""
+    merged: dict[str, Words] = {}
+    for plan in pipeline.plans:
+        if plan.gen is None:
+            continue
+        keys = np.concatenate([item[plan.name].keys for item in found])
+        counts = np.concatenate([item[plan.name].counts for item in found])
+        distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
+        totals = np.bincount(inverse, weights=counts, minlength=len(distinct)).astype(np.int64)
+        order = np.argsort(first)
+        merged[plan.name] = vocabulary.select(Words(distinct[order], totals[order]), plan.gen)
+    return merged
+
+
+def map_split(pipeline: Pipeline, split: Split, target: Output) -> dict[str, Any]:
+    """Transforms one split and writes its parts; returns their names and the counters."""
+    executor = pipeline._executor(grow=False)
+    names: list[str] = []
+    for part, buffers in executor.parts(split.sources, Position()):
+        if part.batch.num_rows or (split.number == 0 and not names):
+            name = f"part-{split.number:05d}-{len(names):05d}.{target.kind}"
+            target.write_file(name, part.batch)
+            names.append(name)
+        executor.release(buffers)
+    counters = executor.counters
+    return {"parts": names, "rows": counters.rows, "malformed": counters.malformed,
+            "examples": counters.examples, "unseen": counters.unseen}  # fmt: skip
+
+
+def run_on_ray(
+    pipeline: Pipeline,
+    paths: Paths,
+    output: str | os.PathLike[str],
+    *,
+    format: str = "parquet",
+    compression: str = "lz4",
+    **options: Any,
+) -> Report:
+    """``Pipeline.run`` on the Ray cluster that is connected, or on a local one."""
+    try:
+        import ray
+    except ImportError:
+        raise UsageError("Ray is not installed", try_="pip install 'tt-temper[ray]'") from None
+    started = time.perf_counter()
+    sources = pipeline._open(paths, options)
+    if any(source.path == "-" for source in sources):
+        raise UsageError("standard input cannot be read by a cluster")
+    # Tasks run elsewhere: relative paths would mean other files there.
+    sources = [replace(source, path=os.path.abspath(source.path)) for source in sources]
+    target = Output(Path(output).absolute(), format, compression)
+    target.prepare(pipeline.fingerprint(), [s.fingerprint() for s in sources], resume=False)
+    parts = splits(sources)
+    if any(plan.gen for plan in pipeline.plans) and not pipeline.vocabularies:
+        found = _each(ray, parts, lambda split: count_split(pipeline, split))
+        pipeline.vocabularies = merge(found, pipeline)
+    done = _each(ray, parts, lambda split: map_split(pipeline, split, target))
+    if pipeline.vocabularies:
+        pipeline.save_vocabularies(target.folder / VOCABULARY)
+    return Report(
+        sum(item["rows"] for item in done), total_bytes(sources), time.perf_counter() - started,
+        tuple(name for item in done for name in item["parts"]),
+        _sum(item["malformed"] for item in done),
+        tuple(text for item in done for text in item["examples"])[:5],
+        _sum(item["unseen"] for item in done),
+        {name: len(words) for name, words in pipeline.vocabularies.items()},
+    )  # fmt: skip
+
+
+def _each(ray: Any, parts: Sequence[Split], task: Any) -> list[Any]:
+    """Runs the task over all splits with Ray Data; results in split order."""
+
+    def run(row: dict[str, Any]) -> dict[str, Any]:
+        split = row["item"]
+        try:
+            return {"number": split.number, "result": task(split), "error": None}
+        except TemperError as error:
+            return {"number": split.number, "result": None, "error": (type(error), error.args)}
+
+    rows = ray.data.from_items(list(parts), override_num_blocks=len(parts)).map(run).take_all()
+    rows.sort(key=lambda row: row["number"])
+    for row in rows:
+        if row["error"] is not None:
+            kind, args = row["error"]
+            raise kind(*args)
+    return [row["result"] for row in rows]
+
+
+def _sum(counts: Any) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for item in counts:
+        for name, count in item.items():
+            total[name] = total.get(name, 0) + count
+    return total
