@@ -310,3 +310,14 @@ def test_a_pointwise_convolution_becomes_a_matmul():
         assert "Matmul" in kinds
         assert "Conv2d" not in kinds
         assert "Halo" not in kinds
+
+
+def test_patches_that_do_not_overlap_are_folded_into_a_matmul():
+    d = Draft()
+    x = d.input(1, 1, 2 * 64 * 64, 32)
+    d.op("Conv2d", [x, d.weight(1, 1, 8 * 8 * 32, 96)], 1, 1, 2 * 8 * 8, 96, batch=2, in_h=64,
+         in_w=64, kernel=[8, 8], stride=[8, 8], in_channels=32, out_channels=96,
+         prepared=True)  # fmt: skip
+    placed = place(d.program(), get("n150"), 1)
+    assert [op.kind for op in placed.ops] == ["Reshape", "Permute", "Reshape", "Matmul"]
+    assert placed.spec(placed.ops[-1].inputs[0]).shape == (1, 1, 2 * 8 * 8, 8 * 8 * 32)

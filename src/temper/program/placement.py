@@ -19,7 +19,7 @@ from temper.program.memory_errors import explain_dram, explain_sram
 from temper.program.pieces import Estimate, Meter
 from temper.program.placement_report import PlacementReport
 from temper.program.planner import Planner
-from temper.program.pointwise import pointwise_to_matmul
+from temper.program.pointwise import convolutions_to_matmuls
 from temper.program.program import Program
 from temper.program.simulate import DoesNotFit, Timeline, walk
 from temper.program.slicing import slice_windows
@@ -62,7 +62,7 @@ def place_with_report(
     sram = level >= 2 if wanted is None else bool(wanted)
     meter = Meter(chip, estimate or _modelled())
     budget = int((chip.sram_usable_bytes - l1_small) * cap)
-    sliced = slice_windows(pointwise_to_matmul(_host_weights(program)), chip)
+    sliced = slice_windows(convolutions_to_matmuls(_host_weights(program)), chip)
 
     flat = Planner(sliced, meter, sram=False, budget=chip.sram_usable_bytes - l1_small, level=level)
     try:
