@@ -7,6 +7,7 @@ from ``transformers`` configurations, the others are written out here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -175,7 +176,7 @@ def dlrm(batch: int) -> Made:
 def autoencoder(batch: int) -> Made:
     sizes = (784, 256, 64, 16, 64, 256, 784)
     layers: list[nn.Module] = []
-    for inside, out in zip(sizes[:-1], sizes[1:], strict=True):
+    for inside, out in pairwise(sizes):
         layers += [nn.Linear(inside, out), nn.ReLU()]
     return nn.Sequential(*layers[:-1], nn.Sigmoid()), (torch.rand(batch, 784),)
 

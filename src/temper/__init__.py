@@ -6,6 +6,9 @@ import importlib
 from typing import Any
 
 from temper._version import __version__
+from temper.runtime.host import limit_spinning
+
+limit_spinning()  # takes effect only where temper is imported before torch
 
 # Public names and the modules they live in; resolved on first use so that light commands such
 # as `temper doctor` never import torch.

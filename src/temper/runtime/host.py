@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import sys
 
@@ -35,6 +34,8 @@ def keep_heap() -> None:
     if _heap_kept or os.environ.get("TEMPER_KEEP_HEAP") == "0":
         return
     _heap_kept = True
+    import ctypes
+
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (AttributeError, OSError):  # not glibc

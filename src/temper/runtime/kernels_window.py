@@ -25,6 +25,8 @@ from temper.runtime.kernels_matrix import accumulate_bfloat16, masked
 from temper.runtime.values import holds
 
 Tensor = torch.Tensor
+# A smaller weight is reordered faster than the call of the prepacked operator costs more.
+_PREPACK_ELEMENTS = 1 << 17
 
 
 def image(b: Builder, op: Op, x: Tensor, channels: int) -> Tensor:
@@ -127,9 +129,43 @@ def _call(
             return y[..., trim[0] : h - trim[1], trim[2] : width - trim[3]]
 
         return transposed_call
+    if b.is_constant(op.inputs[1]):
+        return _prepacked(b, op, x, w, padding, explicit)
     if explicit is not None:
         return lambda: torch.conv2d(F.pad(x, explicit), w, None, stride, 0, dilation, groups)
     return lambda: torch.conv2d(x, w, None, stride, padding, dilation, groups)
+
+
+def _prepacked(
+    b: Builder, op: Op, x: Tensor, w: Tensor, padding: list[int], explicit: list[int] | None
+) -> Callable[[], Tensor]:
+    """A convolution whose weight is put into oneDNN's own order once per version of the weights;
+    otherwise oneDNN reorders it at every call, a fifth of the time of ResNet's last layers."""
+    stride, dilation, groups = op.attr("stride"), op.attr("dilation"), op.attr("groups")
+    if w.numel() < _PREPACK_ELEMENTS or not torch._C._has_mkldnn:
+        held = torch.empty(w.shape, memory_format=torch.channels_last)
+        b.prepare(lambda: held.copy_(w))
+        return lambda: torch.conv2d(
+            x if explicit is None else F.pad(x, explicit), held, None, stride, padding, dilation,
+            groups,
+        )  # fmt: skip
+    size = list(x.shape)
+    if explicit is not None:
+        size[2] += explicit[2] + explicit[3]
+        size[3] += explicit[0] + explicit[1]
+    packed: list[Tensor] = []
+    reorder = torch.ops.mkldnn._reorder_convolution_weight
+    convolve = torch.ops.mkldnn._convolution_pointwise.default
+
+    def prepare() -> None:
+        weight = w.contiguous(memory_format=torch.channels_last)
+        packed[:] = [reorder(weight, padding, stride, dilation, groups, size)]
+
+    b.prepare(prepare)
+    rest: tuple[Any, ...] = (None, padding, stride, dilation, groups, "none", [], "")
+    if explicit is not None:
+        return lambda: convolve(F.pad(x, explicit), packed[0], *rest)
+    return lambda: convolve(x, packed[0], *rest)
 
 
 def _exact(op: Op, pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
