@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 
 from temper.chips import FIDELITY_PHASES
 from temper.cost.data_movement import moved, route, share_ns
@@ -20,7 +21,10 @@ def _four(spec: TensorSpec) -> tuple[int, int, int, int]:
 
 
 def _setting(work: Work, name: str) -> int:
-    """A number in the profiler's text of the program config, or 0."""
+    """A number of the program config: the op's own, or one in the profiler's text; else 0."""
+    config = work.attr("config")
+    if isinstance(config, Mapping) and name in config:
+        return int(config[name] or 0)
     misc = work.attr("misc", {})
     if name in misc:
         found = re.search(r"\d+", str(misc[name]))

@@ -20,27 +20,30 @@ def conv2d(work: Work) -> Physics:
     channels = int(work.attr("in_channels") or 0)
     if "family" in work.op.attrs or channels <= 1:
         channels = x.shape[-1] if x.shape else 1
-    groups = max(1, int(work.attr("groups") or 1))
     out = y.shape[-1] if y.shape else 1
     rows = max(1, math.prod(y.shape[:-1]))
     mt, nt = ceil_div(rows, TILE), ceil_div(out, TILE)
-    kt = ceil_div(window * max(1, channels // groups if groups == channels else channels), TILE)
+    # Weights of grouped convolutions are spread to dense ones, with zeros between the groups.
+    kt = ceil_div(window * max(1, channels), TILE)
     cores = work.cores(float(mt))
     sharding = y.memory.sharding if y.memory.sharded else "interleaved"
     mine_n = nt  # output-channel tiles whose weights one core receives
+    across = 1  # cores that share the rows of an output and split its channels
     if sharding == "block":
         across = max(1, math.isqrt(cores))
-        mine = math.ceil(mt / max(1, cores // across)) * math.ceil(nt / across)
-        gathered = math.ceil(mt / max(1, cores // across)) * kt
-        channels = ceil_div(channels, across)
+        if y.memory.grid and y.memory.grid[1] > 1:
+            across = min(y.memory.grid[0], cores)
         mine_n = ceil_div(nt, across)
+        high = math.ceil(mt / max(1, cores // across))
+        # Each of them gathers and tilizes its own input channels, then sends them to the others.
+        channels = ceil_div(channels, across)
     elif sharding == "width":
         mine_n = ceil_div(nt, cores)
-        mine = mt * mine_n
-        gathered = mt * kt
+        high = mt
     else:
-        mine = math.ceil(mt / cores) * nt
-        gathered = math.ceil(mt / cores) * kt
+        high = math.ceil(mt / cores)
+    mine = high * mine_n
+    gathered = high * math.ceil(kt / across)
     phases = FIDELITY_PHASES.get(str(work.attr("fidelity") or "HiFi4"), 4)
     flop = 2.0 * 16 * 4096 / work.chip.flop_per_cycle_lofi / 2
     macs = mine * kt
@@ -50,7 +53,7 @@ def conv2d(work: Work) -> Physics:
         ISSUE_SRAM_NS[work.chip.arch],
         int(kernel[1]) * channels * x.element_bytes / CORE_GBPS[work.chip.arch],
     )
-    positions = gathered / max(1, kt) * TILE
+    positions = high * TILE
     split = max(1, mine // max(1, 8 * nt))
     return Physics(
         "conv2d",
@@ -62,6 +65,7 @@ def conv2d(work: Work) -> Physics:
             "unpack": work.cycles_ns(macs * (TILE_BYTES[weight.format] / 64 + 16)),
             "noc": positions * int(kernel[0]) * piece_ns,
             "tilize": work.cycles_ns(gathered * TILIZE_CYCLES),
+            "noc_sent": high * kt * 2048.0 / CORE_GBPS[work.chip.arch] if across > 1 else 0.0,
             "dram": work.dram_ns(float(weight_bytes)) + work.dram_ns(dram_bytes(x) + dram_bytes(y)),
             "noc_weights": kt
             * mine_n

@@ -69,7 +69,7 @@ PHYSICS: Mapping[str, Callable[[Work], Physics]] = {
 }
 
 # Exponent that joins overlapped terms: 1 adds them, a large one takes the longest.
-POWER = {"matmul": 3.0, "binary": 1.5, "reshape": 1.5, "other": 2.0}
+POWER = {"matmul": 3.0, "binary": 1.5, "conv2d": 1.5, "reshape": 1.5, "other": 2.0}
 
 
 def family_of(work: Work) -> str:
