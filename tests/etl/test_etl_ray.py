@@ -1,0 +1,49 @@
+"""On a local Ray cluster the same pipeline gives the same rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from temper import etl
+from temper.errors import BadFileError
+from temper.etl import synthetic
+
+ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'tt-temper[ray]'")
+
+from temper.etl.distributed import run_on_ray  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _cluster() -> object:
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+def pipeline(**gen: object) -> etl.Pipeline:
+    steps = [etl.Neg2Zero(), etl.Logarithm("log1p"), etl.Hex2Int(), etl.Modulus(1000)]
+    return etl.Pipeline([*steps, etl.VocabGen(**gen), etl.VocabMap()])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("gen", [{}, {"min_count": 3, "order": "frequency", "max_size": 200}])
+def test_a_cluster_gives_what_one_process_gives(tmp_path: Path, gen: dict[str, object]) -> None:
+    days = [tmp_path / f"day_{day}.tsv" for day in range(3)]
+    for day, path in enumerate(days):
+        synthetic.write_criteo_like(path, 2000, seed=day)
+    expected = pipeline(**gen).table(days)
+    report = run_on_ray(pipeline(**gen), days, tmp_path / "out")
+    parts = [parquet.read_table(tmp_path / "out" / part) for part in report.parts]
+    assert pa.concat_tables(parts).combine_chunks().equals(expected.combine_chunks())
+    assert report.rows == 6000
+
+
+def test_a_users_mistake_comes_back_as_one(tmp_path: Path) -> None:
+    path = tmp_path / "x.tsv"
+    synthetic.write_criteo_like(path, 10)
+    path.write_text(path.read_text() + "bad\n")
+    with pytest.raises(BadFileError, match="row 11"):
+        run_on_ray(pipeline(), path, tmp_path / "out")
