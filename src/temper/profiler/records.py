@@ -141,10 +141,14 @@ class ProcessRun:
     @classmethod
     def from_log(cls, log: ProcessLog) -> ProcessRun:
         """A damaged program record costs its calls, not the run."""
+        from temper.profiler.checking import check_record
+
         programs = {}
         for handle, message in log.programs.items():
             try:
-                programs[handle] = ProgramRecord.from_message(message)
+                record = ProgramRecord.from_message(message)
+                check_record(record)
+                programs[handle] = record
             except (TemperError, *WRONG_SHAPE):
                 log.damaged += 1
         names, hosts = dict(log.names), dict(log.op_host_ns)
