@@ -84,7 +84,8 @@ def main(argv: list[str] | None = None) -> None:
     args = sys.argv[1:] if argv is None else argv
     debug = "--debug" in args or bool(os.environ.get("TEMPER_DEBUG"))
     try:
-        temper.main(args=args, prog_name="temper", standalone_mode=False)
+        code = temper.main(args=args, prog_name="temper", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
     except TemperError as error:
         if debug:
             traceback.print_exc()

@@ -12,6 +12,8 @@ import torch
 
 from temper import chips
 from temper._version import __version__
+from temper.cost.constants import constants
+from temper.frontend import cache
 from temper.frontend.capture import capture
 from temper.frontend.graph import Captured
 from temper.frontend.lowering import lower
@@ -22,6 +24,7 @@ from temper.passes.draft import Draft
 from temper.program import Program
 from temper.program.placement import place_with_report
 from temper.program.placement_report import PlacementReport
+from temper.program.text import to_text
 
 
 @dataclass
@@ -90,8 +93,12 @@ def compile_model(
     return CompiledPrograms([built])
 
 
-def build(captured: Captured, options: Options) -> Built:
-    """Graph passes, lowering, program passes, placement."""
+def build(captured: Captured, options: Options, *, cached: bool = False) -> Built:
+    """Graph passes, lowering, program passes, placement.
+
+    ``cached`` looks placement, by far the longest stage, up on disk; a program from there comes
+    without the report of why tensors lie where they do.
+    """
     stages: dict[str, float] = {}
     clock = _Clock(stages)
     reports = run_passes(GRAPH_PASSES, captured, options)
@@ -102,24 +109,25 @@ def build(captured: Captured, options: Options) -> Built:
     reports += run_passes(PROGRAM_PASSES, draft, options)
     program = draft.finish()
     clock.lap("program passes")
-    level = 2 if options["enable_sram"] else min(1, options["optimization_level"])
-    program, placement = place_with_report(program, chips.get(options["chip"]), level, options)
+    key = _key(program) if cached and options["compile_cache"] else ""
+    placed = cache.get(key) if key else None
+    placement = None
+    if placed is None:
+        level = 2 if options["enable_sram"] else min(1, options["optimization_level"])
+        chip = chips.get(options["chip"])
+        placed, placement = place_with_report(program, chip, level, options)
+        if key:
+            cache.put(key, placed)
     clock.lap("place")
-    return Built(program, captured, options, reports, stages, placement)
+    return Built(placed, captured, options, reports, stages, placement)
 
 
-def graph_key(captured: Captured, options: Options) -> str:
-    """A name for this graph, these options and this version, for the compile cache."""
-    digest = hashlib.sha256()
-    for node in captured.graph.nodes:
-        digest.update(f"{node.op} {node.name} {node.target} {node.args} {node.kwargs}\n".encode())
-        value = node.meta.get("val")
-        if isinstance(value, torch.Tensor):
-            digest.update(f"{tuple(value.shape)} {value.dtype}".encode())
-    for argument in captured.arguments:
-        digest.update(f"{argument.node} {argument.role} {argument.path}\n".encode())
-    digest.update(repr(sorted((k, repr(v)) for k, v in options.items())).encode())
-    digest.update(f"{__version__} {torch.__version__}".encode())
+def _key(program: Program) -> str:
+    """The name of an unplaced program, its options and everything that placement depends on."""
+    digest = hashlib.sha256(to_text(program).encode())
+    digest.update(repr(sorted((k, repr(v)) for k, v in program.options.items())).encode())
+    fitted = {k: constants().meta.get(k) for k in ("date", "rows", "held_out")}
+    digest.update(f"{__version__} {torch.__version__} {fitted}".encode())
     return digest.hexdigest()
 
 

@@ -65,7 +65,7 @@ class _Graph:
     def _compile(self, inputs: Sequence[Any]) -> _Specialised:
         started = time.perf_counter()
         captured = capture_fx(self._module, inputs, self._name)
-        built = build(captured, self._options)
+        built = build(captured, self._options, cached=True)
         rest = time.perf_counter() - started - sum(built.stages.values())
         built.stages = {"capture": rest, **built.stages}
         graph = LoadedGraph(built, self._index)

@@ -61,7 +61,7 @@ class CompiledModel:
         except CompileError:
             entry = self._split()
         else:
-            built = build(captured, self.options)
+            built = build(captured, self.options, cached=True)
             rest = time.perf_counter() - started - sum(built.stages.values())
             built.stages = {"capture": rest, **built.stages}
             graph = LoadedGraph(built, len(self.loaded))

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from temper.errors import UsageError
+from temper.frontend.cache import default_cache
 from temper.runtime.compiled import CompiledModel
 from temper.runtime.loaded import LoadedGraph, loaded_graphs
 
@@ -32,6 +33,7 @@ def stats(model: Any = None) -> dict[str, Any]:
             "hits": sum(g.stats.cache_hits for g in graphs),
             "misses": sum(g.stats.cache_misses for g in graphs),
         },
+        "compile_cache": default_cache().counts.as_dict(),
         "trace_bytes": sum(g.stats.trace_bytes for g in graphs),
         "host_ops": sum(op.kind == "Host" for g in graphs for op in g.program.ops),
         "device_ops": sum(op.kind != "Host" for g in graphs for op in g.program.ops),
