@@ -214,7 +214,8 @@ def _config(
         rows_c, cores_in = split
         used = rows_c * max(cores_in, cores_out)
     in_c = round_up(w.in_channels, cores_in * align) // cores_in
-    in_rows = round_up(ceil_div(w.in_rows, rows_c), row_unit if sharding != "width" else 1)
+    rows_whole = sharding != "width" or x_layout == "tile"
+    in_rows = round_up(ceil_div(w.in_rows, rows_c), row_unit if rows_whole else 1)
     out_rows = ceil_div(out_row_units, rows_c) * row_unit
     out_c = in_c if w.pool else ceil_div(out_tiles_c, cores_out) * TILE
     halo_rows = _halo_rows(w, out_rows, rows_c)
