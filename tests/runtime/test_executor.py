@@ -143,6 +143,29 @@ def test_calls_from_several_threads_do_not_mix() -> None:
     assert wrong == []
 
 
+def test_what_inference_mode_built_runs_outside_of_it_and_the_other_way_round() -> None:
+    program = chain(add("x", "w", "a"), add("a", "w", "y"), weights={"w": "w"})
+    x = torch.ones(4, 33)
+    with torch.inference_mode():
+        executor = Executor(program, {"w": torch.ones(4, 33)})
+        executor.run([x])
+    assert executor.run([x])[0].unique().tolist() == [3.0]
+    executor.set_weights({"w": torch.zeros(4, 33)})
+    with torch.inference_mode():
+        assert executor.run([x])[0].unique().tolist() == [1.0]
+
+
+def test_autocast_around_a_call_changes_nothing() -> None:
+    program = Program(
+        "p", "n150", {"x": S((4, 8)), "w": S((8, 8)), "y": S((4, 8))},
+        (Op("Matmul", ("x", "w"), ("y",)),), ("x",), ("y",), {"w": "w"},
+    )  # fmt: skip
+    x, w = bf16(4, 8), bf16(8, 8)
+    with torch.autocast("cpu", torch.bfloat16):
+        (inside,) = Executor(program, {"w": w}).run([x])
+    assert torch.equal(inside, Executor(program, {"w": w}).run([x])[0])
+
+
 def test_a_host_op_calls_the_named_operator_with_its_arguments() -> None:
     host = Op(
         "Host", ("x",), ("y",),

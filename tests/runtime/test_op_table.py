@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -88,6 +90,27 @@ def test_an_op_follows_its_rule_in_the_other_formats(case: Case) -> None:
 )
 def test_exact_accumulation_rounds_dest_every_sixteen(case: Case) -> None:
     check(case, "bfloat16", exact_accumulation=True)
+
+
+@pytest.mark.parametrize("fidelity", ["LoFi", "HiFi2", "HiFi3", "HiFi4"])
+@pytest.mark.parametrize("format_name", ["bfloat16", "float32", "bfloat8_b"])
+@pytest.mark.parametrize(
+    "case", [c for c in OTHERS if c.kind in ("Matmul", "Conv2d", "Sdpa")][4::2]
+)
+def test_a_constant_operand_gives_the_same_numbers_as_an_input(
+    case: Case, format_name: str, fidelity: str
+) -> None:
+    case = replace(case, attrs={**case.attrs, "fidelity": fidelity})
+    made = program(case, format_name)
+    tensors = [torch.from_numpy(a) for a in data(case)]
+    weights = dict(zip(made.inputs[1:], tensors[1:], strict=True))
+    constant = made.replace(inputs=made.inputs[:1], weights={name: name for name in weights})
+    (wanted,) = Executor(made, {}).run(tensors)
+    executor = Executor(constant, weights)
+    for _ in range(2):
+        (got,) = executor.run(tensors[:1])
+        assert torch.allclose(got, wanted, rtol=2**-7, atol=1e-5 * float(wanted.abs().max()))
+        executor.set_weights(weights)
 
 
 def test_every_kind_of_the_table_has_a_kernel_a_reference_and_a_case() -> None:

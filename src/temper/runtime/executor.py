@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import torch
@@ -54,7 +55,7 @@ class Executor:
         self._prepared = False
         self._weights = weights
         builder = Builder(program, exact_accumulation)
-        with torch.no_grad():
+        with _plain():
             self._build(builder, output_dtypes or [None] * len(program.outputs))
 
     def _build(self, builder: Builder, dtypes: Sequence[torch.dtype | None]) -> None:
@@ -97,14 +98,14 @@ class Executor:
     def _prepare(self) -> None:
         if self._prepared:
             return
-        with torch.no_grad():
+        with _plain():
             for step in self._prepare_steps:
                 step()
         self._prepared = True
 
     def set_weights(self, weights: Mapping[str, Tensor]) -> None:
         """Take new values for the weights and run the constant ops again."""
-        with self._lock, torch.no_grad():
+        with self._lock, _plain():
             self._weights = weights
             for name, held in self._tensors.items():
                 held.copy_(load(self._weight(name), self.program.values[name]))
@@ -118,6 +119,9 @@ class Executor:
                 f"the program {self.program.name} takes {len(self._inputs)} inputs",
                 given=str(len(inputs)),
             )
+        if torch.is_autocast_enabled("cpu"):  # the program says what is computed in which format
+            with torch.autocast("cpu", enabled=False):
+                return self.run(inputs)
         with self._lock, torch.no_grad():
             if not self._prepared:
                 self._prepare()
@@ -138,6 +142,17 @@ class Executor:
             for step in steps:
                 step()
             observer(index, op, start, time.perf_counter_ns())
+
+
+@contextmanager
+def _plain() -> Iterator[None]:
+    """Neither gradients, nor autocast, nor inference tensors, which later calls could not write."""
+    with (
+        torch.inference_mode(False),
+        torch.no_grad(),
+        torch.autocast("cpu", enabled=False),
+    ):
+        yield
 
 
 def _fresh(tensor: Tensor, dtype: torch.dtype | None) -> Callable[[], Tensor]:

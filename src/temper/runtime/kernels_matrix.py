@@ -29,12 +29,16 @@ _DEST_STEP = 16  # depth of one MVMUL
 _MAX_BATCH_CALLS = 16
 
 
-def masked(b: Builder, name: str | None, x: Tensor, part: Part) -> Tensor:
-    """The operand's part: computed once for constants, at every replay otherwise."""
+def masked(b: Builder, name: str | None, x: Tensor, part: Part, *, alone: bool = True) -> Tensor:
+    """The operand's part: computed once for constants, at every replay otherwise.
+
+    ``alone`` says that no other part of this operand is taken, so that a constant which only this
+    op reads may be rewritten in its own memory.
+    """
     if part.whole:
         return x
     if name is not None and b.is_constant(name):
-        if not part.remainder and x.is_contiguous() and b.sole_use(name):
+        if alone and x.is_contiguous() and b.sole_use(name):
             b.prepare(lambda: take_part(x, part, x))
             return x
         order = sorted(range(x.dim()), key=x.stride, reverse=True)
@@ -43,9 +47,10 @@ def masked(b: Builder, name: str | None, x: Tensor, part: Part) -> Tensor:
             held = torch.empty(base.shape)
             b.prepare(lambda: take_part(base, part, held))
             return held.permute([order.index(d) for d in range(x.dim())])
-    x = b.contiguous(x)
-    out = b.empty(x.shape)
-    b.emit(partial(take_part, x, part, out))
+    held = b.contiguous(x)
+    # A copy of ours may be masked in place, but a remainder needs the whole value beside it.
+    out = b.empty(x.shape) if held is x or part.remainder else held
+    b.emit(partial(take_part, held, part, out))
     return out
 
 
@@ -160,8 +165,8 @@ def matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     out = b.output(op)
     pairs = []
     for left_part, right_part in parts:
-        x = masked(b, op.inputs[0], left, left_part)
-        y = masked(b, op.inputs[1], right, right_part)
+        x = masked(b, op.inputs[0], left, left_part, alone=len(parts) == 1)
+        y = masked(b, op.inputs[1], right, right_part, alone=len(parts) == 1)
         pairs.append(
             (
                 x.transpose(-1, -2) if op.attr("transpose_a") else x,
@@ -194,8 +199,8 @@ def sdpa(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     scores = b.empty((batch, heads, queries, keys))
     pairs = [
         (
-            _grouped(masked(b, op.inputs[0], q, x), shared),
-            _shared(masked(b, op.inputs[1], k, y), shared).transpose(-1, -2),
+            _grouped(masked(b, op.inputs[0], q, x, alone=False), shared),
+            _shared(masked(b, op.inputs[1], k, y, alone=False), shared).transpose(-1, -2),
         )
         for x, y in products(op.attr("fidelity"), formats[0], formats[1])
     ]
@@ -207,7 +212,7 @@ def sdpa(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     pairs = [
         (
             _grouped(masked(b, None, scores, x), shared),
-            _shared(masked(b, op.inputs[2], v, y), shared),
+            _shared(masked(b, op.inputs[2], v, y, alone=False), shared),
         )
         for x, y in products(op.attr("fidelity"), "bfloat16", formats[2])
     ]

@@ -71,12 +71,20 @@ def _convolution(b: Builder, op: Op, inputs: list[Tensor], transposed: bool) -> 
     out = b.output(op)
     flat = out.view(-1, op.attr("out_channels"))
     bias = as_shape(b, inputs[2], (-1,)) if len(inputs) > 2 else None
+    parts = products(op.attr("fidelity"), *formats)
     pairs = [
         (
-            image(b, op, masked(b, op.inputs[0], inputs[0], x_part), op.attr("in_channels")),
-            _weight(b, op, masked(b, op.inputs[1], inputs[1], w_part), transposed),
+            image(
+                b,
+                op,
+                masked(b, op.inputs[0], inputs[0], x_part, alone=len(parts) == 1),
+                op.attr("in_channels"),
+            ),
+            _weight(
+                b, op, masked(b, op.inputs[1], inputs[1], w_part, alone=len(parts) == 1), transposed
+            ),
         )
-        for x_part, w_part in products(op.attr("fidelity"), *formats)
+        for x_part, w_part in parts
     ]
     if b.exact_accumulation and not op.attr("fp32_acc") and not transposed:
         calls: list[Callable[[], Tensor]] = [partial(_exact, op, pairs)]
