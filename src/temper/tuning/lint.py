@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -74,10 +75,9 @@ _hooked = False
 def _audit(event: str, args: tuple[Any, ...]) -> None:
     # Audit hooks cannot be taken off again; without a watcher this one does nothing.
     if _audited and event == "open" and args and isinstance(args[0], (str, bytes)):
-        mode = args[1] if len(args) > 1 else "r"
-        name = str(args[0])
-        # Late imports of torch's own parts are not the model's doing.
-        if (mode is None or "r" in str(mode)) and not name.endswith(_IMPORTED):
+        name, flags = str(args[0]), args[2] if len(args) > 2 else 0
+        # Files being written, and late imports of torch's own parts, are no data loading.
+        if not flags & (os.O_CREAT | os.O_WRONLY) and not name.endswith(_IMPORTED):
             _audited[-1].opened.append(name)
 
 

@@ -1,0 +1,86 @@
+"""A model argument made ready for tuning: loaded with a seed, cast, and checked for randomness."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import io
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from temper.errors import UsageError
+from temper.frontend.loader import Loaded, load
+
+Source = str | Callable[..., Any]
+DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "keep": None}
+
+
+def prepared(source: Source, batch: int | None, dtype: str = "bfloat16") -> Loaded:
+    """The model in the dtype it shall run in; ``keep`` leaves it as the callable made it.
+
+    What the callable prints is dropped, so that it does not mix with JSON.
+    """
+    torch.manual_seed(0)
+    with contextlib.redirect_stdout(io.StringIO()):
+        loaded = load(source, batch)
+    wanted = DTYPES[dtype]
+    if wanted is None:
+        return loaded
+    return Loaded(
+        copy.deepcopy(loaded.model).to(wanted),
+        tuple(_cast(x, wanted) for x in loaded.inputs),
+        {k: _cast(v, wanted) for k, v in loaded.kwargs.items()},
+        loaded.batch,
+    )
+
+
+def reference(source: Source, batch: int | None) -> torch.Tensor:
+    """The first floating-point output of the float32 model in eager torch.
+
+    Refuses a model whose two runs differ (an accuracy would mean nothing) or whose inputs it
+    changes.
+    """
+    loaded = prepared(source, batch, "float32")
+    tensors = [x for x in pytree.tree_leaves((loaded.inputs, loaded.kwargs)) if _is(x)]
+    before = [x.clone() for x in tensors]
+    outputs = []
+    for _ in range(2):
+        try:
+            with torch.no_grad(), contextlib.redirect_stdout(io.StringIO()):
+                outputs.append(first_output(loaded.model(*loaded.inputs, **loaded.kwargs)).clone())
+        except UsageError:
+            raise
+        except Exception as error:
+            raise UsageError(
+                f"the model raised {type(error).__name__} on its inputs: {error}"
+            ) from error
+        if any(not torch.equal(a, b) for a, b in zip(tensors, before, strict=True)):
+            raise UsageError(
+                "the model changes its inputs: each run computes something else",
+                try_=["clone the input inside forward"],
+            )
+    if not torch.equal(outputs[0], outputs[1]) and not outputs[0].isnan().any():
+        raise UsageError(
+            "the model is random: two runs on the same inputs differ",
+            try_=["model.eval()", "a fixed seed inside forward", "inputs made outside"],
+        )
+    return outputs[0]
+
+
+def first_output(outputs: Any) -> torch.Tensor:
+    """The first floating-point tensor of a nest of outputs, or its first tensor."""
+    leaves = [x for x in pytree.tree_leaves(outputs) if _is(x)]
+    if not leaves:
+        raise UsageError("the model returns no tensor")
+    return next((x for x in leaves if x.is_floating_point()), leaves[0])
+
+
+def _is(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _cast(value: Any, dtype: torch.dtype) -> Any:
+    return value.to(dtype) if _is(value) and value.is_floating_point() else value
