@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 INPUTS := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/temper/kernels/*.cpp src/temper/kernels/*.hpp)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types bench fuzz clean
+.PHONY: help demo test lint format types bench clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -23,8 +23,13 @@ $(STAMP): $(INPUTS)
 	    || { echo "make: installing temper failed" >&2; exit 1; }
 	@touch $@
 
-demo: $(STAMP)  ## Run the main job on the virtual chip.
-	@$(BIN)/python examples/demo.py
+demo: $(STAMP)  ## Climb the ladder on a small CNN, profile a script, say what to open.
+	@echo "==> what each setting brings (temper explain)"
+	@$(BIN)/temper explain examples/models/mnist.py:make --picture runs/demo/ladder.png
+	@echo "==> where the time goes (temper profile, temper report)"
+	@$(BIN)/temper profile -o runs/demo/profile "$(BIN)/python examples/quickstart.py"
+	@$(BIN)/temper report runs/demo/profile --limit 5
+	@echo "==> open runs/demo/profile/report.html in a browser, runs/demo/ladder.png for the ladder"
 
 test: $(STAMP)  ## Run the tests.
 	@echo "==> tests"

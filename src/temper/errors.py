@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 # Wide enough for the longest label in use, so that the second column lines up.
-_LABEL_WIDTH = 6
+_LABEL_WIDTH = 7
 
 
 class TemperError(Exception):

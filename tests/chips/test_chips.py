@@ -47,8 +47,10 @@ def test_bandwidths_are_ordered_and_memory_adds_up(chip: chips.Chip) -> None:
     assert chip.compute_cores <= chip.cores
 
 
-@pytest.mark.parametrize(("alias", "name"), [("P150a", "p150"), ("wormhole_b0", "n150"),
-                                             ("n300d", "n300"), ("grayskull", "e75")])
+@pytest.mark.parametrize(
+    ("alias", "name"),
+    [("P150a", "p150"), ("wormhole_b0", "n150"), ("n300d", "n300"), ("grayskull", "e75")],
+)
 def test_names_of_the_field_are_understood(alias: str, name: str) -> None:
     assert chips.get(alias).name == name
 
