@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import resource
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,7 @@ from temper.profiler.writers import (
 )
 from temper.program import Op, Program, Source, TensorSpec
 
+_TURNS, _CALLS = 40, 50
 _PERF_REPORT = (
     "import sys; from tt_perf_report import perf_report; "
     "sys.argv = ['x', '--no-color', '--no-advice', sys.argv[1]]; perf_report.main()"
@@ -89,17 +91,25 @@ def recording() -> None:
         block(50)
         ops = int(temper.stats()["device_ops"])
         off, on = [], []
-        for _ in range(15):
-            off.append(block(200))
+        for _ in range(_TURNS):
+            off.append(block(_CALLS))
             with temper.profile():
-                on.append(block(200))
-    # The quietest turn of each: other processes only ever add time.
-    best_off, best_on = min(off) / 200, min(on) / 200
-    added = best_on - best_off
+                compiled(data)  # the program is told once
+                on.append(block(_CALLS))
+    ratios = sorted(b / a - 1 for a, b in zip(off, on, strict=True))
+    low, middle, high = (ratios[len(ratios) * part // 4] for part in (1, 2, 3))
+    call_us = statistics.median(off) / _CALLS * 1e6
     print(
-        f"recording: {best_off * 1e6:.1f} µs CPU a call of {ops} ops off, {best_on * 1e6:.1f} on: "
-        f"{added / best_off:+.1%}; a million ops: {added * 1e6 / max(1, ops):.2f} s"
+        f"recording: {call_us:.0f} µs of CPU a call of {ops} ops; profiled {middle:+.1%} "
+        f"(quartiles {low:+.1%} and {high:+.1%} of {_TURNS} turns)"
     )
+    log = ProcessLog()
+    recorder = Recorder(log)
+    started = time.process_time()
+    for i in range(100_000):
+        recorder.record_call(0, i, i + 1)
+    each = (time.process_time() - started) / 100_000 * 1e6
+    print(f"recording: {each:.2f} µs a recorded call, however many ops it has")
 
 
 def writing() -> None:
@@ -107,16 +117,15 @@ def writing() -> None:
     with tempfile.TemporaryDirectory() as place:
         directory = Path(place)
         for writer in (write_ops_csv, write_tracy, write_perfetto, write_device_log):
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), time.process_time()
             writer(run, directory / "file")
             size = (directory / "file").stat().st_size / 1e6
-            taken = time.perf_counter() - started
-            print(f"writing: {writer.__name__:18} {taken:6.2f} s {size:8.1f} MB")
-        started = time.perf_counter()
+            wall, cpu = time.perf_counter() - started, time.process_time() - cpu
+            print(f"writing: {writer.__name__:18} {wall:6.2f} s, {cpu:5.2f} CPU {size:8.1f} MB")
+        started, cpu = time.perf_counter(), time.process_time()
         write_run(run, directory / "run")
-        print(
-            f"writing: {run.op_count} ops, the whole folder {time.perf_counter() - started:.2f} s"
-        )
+        wall, cpu = time.perf_counter() - started, time.process_time() - cpu
+        print(f"writing: {run.op_count} ops, the whole folder {wall:.2f} s, {cpu:.2f} s of CPU")
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
     print(f"writing: peak memory {peak:.0f} MB")
 
