@@ -42,9 +42,10 @@ def measured(chip: str) -> None:
             found = compiled(ids)
         wall_ms = (time.perf_counter() - start) / 5 * 1e3
         results.append(found)
-        cost = compiled.loaded[0].cost(traced=True)
-        print(f"{parts} part(s): {len(compiled.loaded[0].program.ops)} ops, device "
-              f"{cost.device_ns / 1e3:.0f} µs modelled, {wall_ms:.2f} ms measured here")  # fmt: skip
+        (graph,) = compiled.loaded
+        device_us = graph.cost(traced=True).device_ns / 1e3
+        print(f"{parts} part(s): {len(graph.program.ops)} ops, device {device_us:.0f} µs "
+              f"modelled, {wall_ms:.2f} ms measured here")  # fmt: skip
     print(f"same rows from both: {torch.equal(results[0], results[1])}")
 
 

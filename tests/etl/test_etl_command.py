@@ -76,7 +76,7 @@ def test_mistakes_are_told_in_one_line_each(
 def test_a_malformed_row_ends_with_its_place_or_is_counted(tmp_path: Path) -> None:
     synthetic.write_criteo_like(tmp_path / "x.tsv", 10)
     with open(tmp_path / "x.tsv", "a", encoding="utf-8") as file:
-        file.write("not a row\n")
+        file.write("1\t2\n")
     assert "row 11: wrong number of columns" in run("x.tsv", cwd=tmp_path, code=1).stderr
     done = run("x.tsv", "--on-error", "skip", cwd=tmp_path)
     assert "1 rows: wrong number of columns" in done.stdout
