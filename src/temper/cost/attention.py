@@ -80,7 +80,7 @@ def sdpa_decode(work: Work) -> Physics:
     context = int(work.attr("ctx") or 0)
     window = _setting(work, "sliding_window_size")
     known = "known" if context else "unknown"
-    keys = context or min(cached, 1024)
+    keys = context or min(cached, 128)
     if window:
         keys = min(keys, window)
     keys = max(keys, TILE)

@@ -23,9 +23,9 @@ Tree = dict[Path, "Node"]
 
 ARCHES = ("blackhole", "wormhole_b0", "grayskull")
 # Log error at which a residual stops counting quadratically; near the noise of repeats.
-NOISE = 0.1
+NOISE = 0.12
 # How far (log) a factor may lie: root from nominal, child from parent, next arch from the last.
-PULL_ROOT, PULL_CHILD, PULL_ARCH = 1.5, 0.4, 0.7
+PULL_ROOT, PULL_CHILD, PULL_ARCH = 0.8, 0.4, 0.7
 MIN_ROWS = 6
 STEPS = 60
 TINY = 1e-3  # ns; keeps logarithms and powers defined
