@@ -215,7 +215,7 @@ void run_plan(const Plan &plan) {
     for (int d = 0; d + 1 < plan.dims; ++d) rows *= plan.size[d];
     const std::int64_t chunks = (inner + kBlock - 1) / kBlock;
     // A chain with exponentials is worth a second thread sooner than a plain addition.
-    const std::size_t weight = 1 + 4 * (plan.lhs.size() + plan.rhs.size() + plan.post.size());
+    const std::size_t weight = 1 + 4 * (costly(plan.lhs) + costly(plan.rhs) + costly(plan.post));
     parallel_for(rows * chunks, rows * inner * weight, [&](std::size_t begin, std::size_t end) {
         std::int64_t row = begin / chunks, chunk = begin % chunks;
         Walk walk(plan, plan.dims - 1, row);

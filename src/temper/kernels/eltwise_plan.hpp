@@ -33,7 +33,24 @@ struct Stage {
     float first, second;
 };
 
-// out[i...] = mask & round(post(function(lhs(a), rhs(b), c))); dims are outermost first, strides
+// How many functions of a chain cost several times an addition.
+inline std::size_t costly(const std::vector<Stage> &chain) {
+    std::size_t count = 0;
+    for (const Stage &stage : chain) {
+        switch (stage.function) {
+            case Unary::elu: case Unary::celu: case Unary::selu: case Unary::gelu:
+            case Unary::gelu_tanh: case Unary::silu: case Unary::mish: case Unary::sigmoid:
+            case Unary::logsigmoid: case Unary::tanh: case Unary::softplus: case Unary::exp:
+            case Unary::expm1: case Unary::log: case Unary::log1p: case Unary::erf:
+                ++count;
+                break;
+            default: break;
+        }
+    }
+    return count;
+}
+
+// out[i...] = round(post(function(lhs(a), rhs(b), c))); dims are outermost first, strides
 // count elements, and the output is contiguous.
 struct Plan {
     float *out = nullptr;
