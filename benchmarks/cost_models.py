@@ -287,7 +287,7 @@ def main() -> None:
                 time, level = best_level(case, chip, batch)
             except TemperError as error:
                 row["problem"] = str(error).splitlines()[0]
-            except Exception as error:  # noqa: BLE001 - a model we cannot build is a result
+            except Exception as error:
                 row["problem"] = f"{type(error).__name__}: {error}"[:100]
             else:
                 row |= {

@@ -101,7 +101,8 @@ def _evidence(chip: Chip, as_json: bool) -> None:
     ]
     cells = [
         [e.family + (" *" if e.major else ""), e.rows]
-        + [_figure(v) for v in (e.median_ape, e.p90_ape, e.bias, e.spearman, e.in_band, e.noise)]
+        + [_figure(v) for v in (e.median_ape, e.p90_ape, e.bias, e.spearman)]
+        + ["-" if e.in_band is None else f"{e.in_band * 100:.0f}", _figure(e.noise)]
         for e in rows
     ]
     out.print(table("", columns, cells, right=columns[1:]))

@@ -26,7 +26,7 @@ Trees = dict[str, fit.Tree]  # arch -> tree
 BAND_ROWS = 30
 # Held-out residuals show what unseen sources do; a band slightly wider than their 10-90% range
 # allows for sources that differ more than ours do among themselves.
-BAND_QUANTILES = (0.09, 0.91)
+BAND_QUANTILES = (0.08, 0.92)
 BAND_FLOOR = 0.03  # log; repeats alone spread this far
 
 
