@@ -8,7 +8,9 @@ decomposed to core ATen.
 from __future__ import annotations
 
 import functools
+import os
 import re
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -119,8 +121,20 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
         name,
         outputs,
         mutations,
+        call_site=_call_site(),
         unflatten=lambda values: pytree.tree_unflatten(values, spec),
     )
+
+
+_OURS = (os.path.dirname(os.path.dirname(__file__)), os.path.dirname(torch.__file__))
+
+
+def _call_site() -> tuple[str, int]:
+    """The innermost line on the stack that is neither ours nor torch's."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_filename.startswith((*_OURS, "<")):
+        frame = frame.f_back  # type: ignore[assignment]
+    return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
 
 
 def _drop_tokens(graph: torch.fx.Graph) -> None:

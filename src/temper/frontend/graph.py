@@ -36,6 +36,7 @@ class Captured:
     outputs: list[tuple[str, Any]] = field(default_factory=list)
     # Graph outputs to copy back: (graph output index, role, path or input position)
     mutations: list[tuple[int, str, Any]] = field(default_factory=list)
+    call_site: tuple[str, int] = ("", 0)  # the user's line that called the model
     weight_report: list[WeightFormatEntry] = field(default_factory=list)
     unflatten: Callable[[list[Any]], Any] = lambda values: values
 

@@ -191,7 +191,7 @@ def _config(
     cores = grid[0] * grid[1]
     row_unit = 1 if w.pool else TILE
     align = TILE if sharding == "width" or x_layout == "tile" else _CHANNEL_ALIGN
-    if w.pool:
+    if w.pool and x_layout != "tile":
         align = TILE // 2
     out_row_units = ceil_div(w.out_rows, row_unit)
     out_tiles_c = ceil_div(w.out_channels, TILE)
@@ -206,7 +206,7 @@ def _config(
         used = rows_c * max(cores_in, cores_out)
     else:
         rows_c = 1
-        cores_in = even_split(ceil_div(w.in_channels, TILE // 2 if w.pool else TILE), cores)
+        cores_in = even_split(ceil_div(w.in_channels, align), cores)
         cores_out = cores_in if w.pool else even_split(out_tiles_c, cores)
         used = max(cores_in, cores_out)
 
@@ -214,8 +214,8 @@ def _config(
         rows_c, cores_in = split
         used = rows_c * max(cores_in, cores_out)
     in_c = round_up(w.in_channels, cores_in * align) // cores_in
-    rows_whole = sharding != "width" or x_layout == "tile"
-    in_rows = round_up(ceil_div(w.in_rows, rows_c), row_unit if rows_whole else 1)
+    unit = TILE if x_layout == "tile" else row_unit if sharding != "width" else 1
+    in_rows = round_up(ceil_div(w.in_rows, rows_c), unit)
     out_rows = ceil_div(out_row_units, rows_c) * row_unit
     out_c = in_c if w.pool else ceil_div(out_tiles_c, cores_out) * TILE
     halo_rows = _halo_rows(w, out_rows, rows_c)

@@ -22,6 +22,7 @@ from temper.frontend.lowering.registry import LOWERINGS
 from temper.frontend.node import Node, is_node
 from temper.options import Options
 from temper.program import Program, Source
+from temper.program.tensor import TILE, Layout
 
 __all__ = ["LOWERINGS", "lower"]
 
@@ -38,7 +39,8 @@ def lower(captured: Captured, options: Options) -> Program:
             if not isinstance(value, torch.Tensor):
                 continue  # a number or None: already baked into the graph
             if argument.role == "input":
-                made = b.declare(node.name, value.shape, value.dtype, const=False)
+                layout: Layout = "row_major" if b.lazy_layout and _is_image(node) else "tile"
+                made = b.declare(node.name, value.shape, value.dtype, const=False, layout=layout)
                 inputs.append(made.name)
                 b.env[node] = made
             elif node.users:
@@ -52,11 +54,31 @@ def lower(captured: Captured, options: Options) -> Program:
                 b.weights[made.name] = argument.path
                 b.env[node] = made
         elif node.op == "call_function":
-            b.source = source_of(node)
+            b.source = source_of(node, captured.call_site)
             b.env[node] = _lower_node(b, node)
         elif node.op == "output":
             outputs = [_output(b, a) for a in node.args[0]]
     return b.program(captured.name, inputs, [o for o in outputs if o])
+
+
+# A convolution reads rows as well as tiles; padding a few channels to 32 is what tiles cost.
+_IMAGE_READERS = (
+    torch.ops.aten.conv2d.default,
+    torch.ops.aten.conv2d.padding,
+    torch.ops.aten.constant_pad_nd.default,
+)
+
+
+def _is_image(node: Node) -> bool:
+    """An input of few channels that only convolutions read."""
+    value = node.meta["val"]
+    return (
+        value.dim() == 4
+        and value.shape[1] < TILE
+        and value.is_floating_point()
+        and bool(node.users)
+        and all(user.target in _IMAGE_READERS for user in node.users)
+    )
 
 
 def _weight_format(b: Builder, dtype: torch.dtype) -> str:
@@ -84,8 +106,11 @@ def _output(b: Builder, argument: object) -> str:
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
 
-def source_of(node: Node) -> Source:
-    """The innermost line of the user's own code (not torch's) and the module path."""
+def source_of(node: Node, call_site: tuple[str, int] = ("", 0)) -> Source:
+    """The innermost line of the user's own code and the module path.
+
+    Where a model is made of torch's layers alone (nn.Sequential), the line that called it.
+    """
     stack = node.meta.get("nn_module_stack") or {}
     module = ""
     for path, _ in stack.values():
@@ -93,5 +118,5 @@ def source_of(node: Node) -> Source:
     module = re.sub(r"^L\['self'\]\.?|^L__self___?", "", module)
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [f for f in frames if "/site-packages/torch/" not in f[0]]
-    file, line = (own or frames or [("", "0")])[-1]
+    file, line = own[-1] if own else call_site
     return Source(module, file, int(line))

@@ -262,6 +262,7 @@ class Builder:
             return value
         n, c, h, w = value.shape
         image = (n, c, h, w)
+        layout = self.spec(value).layout
         if c > 1 and h * w > 1:
             value = self.emit(
                 "Permute",
@@ -270,8 +271,10 @@ class Builder:
                 value.dtype,
                 {"dims": [0, 2, 3, 1]},
                 name=value.name,
+                layout=layout,
             )
-        out = self.emit("Reshape", [value], (1, 1, n * h * w, c), value.dtype, name=value.name)
+        rows = (1, 1, n * h * w, c)
+        out = self.emit("Reshape", [value], rows, value.dtype, name=value.name, layout=layout)
         return replace(out, shape=(n, c, h, w), image=image)
 
     def settle(self, value: Value) -> Value:
