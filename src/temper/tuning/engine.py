@@ -1,0 +1,265 @@
+"""The tuner's two judges: modelled time of any setting, measured accuracy of any setting."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from temper.cost import ProgramCost, estimate
+from temper.errors import TemperError
+from temper.frontend.loader import Loaded, find, takes_batch
+from temper.frontend.pipeline import Built, compile_model
+from temper.runtime.loaded import LoadedGraph
+from temper.tuning import mixed
+from temper.tuning.accuracy import Floor, Probe
+from temper.tuning.prepared import Source, first_output, prepared, reference
+from temper.tuning.variants import FORMATS, Unit, gains_ns, units, variant
+
+FIDELITIES = ("default", "LoFi", "HiFi2", "HiFi3", "HiFi4")
+ACCUMULATIONS = ("default", "float32", "bfloat16")
+# Inputs are doubled until one eager call takes this long; more samples, a steadier accuracy.
+_CALL_SECONDS = 0.04
+_MOST_SAMPLES = 32
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One point of the search. ``formats`` is a uniform format or ``mixed``."""
+
+    level: int = 2
+    trace: bool = True
+    fidelity: str = "default"
+    accumulation: str = "default"
+    batch: int = 0  # 0: as the callable gives it
+    formats: str = "bf16"
+
+    @property
+    def numerics(self) -> tuple[int, str, str]:
+        """What decides the numbers: levels 1 and 2 differ in placement alone."""
+        return min(self.level, 1), self.fidelity, self.accumulation
+
+    def options(self, chip: str) -> dict[str, Any]:
+        """As compile options, formats apart."""
+        made: dict[str, Any] = {
+            "chip": chip, "optimization_level": self.level, "enable_trace": self.trace,
+        }  # fmt: skip
+        if self.fidelity != "default":
+            made["math_fidelity"] = self.fidelity
+        if self.accumulation != "default":
+            made["fp32_dest_acc_en"] = self.accumulation == "float32"
+        return made
+
+    def as_dict(self) -> dict[str, Any]:
+        return dict(self.__dict__)
+
+
+@dataclass
+class Engine:
+    """One model on one chip, with everything that was compiled and measured for it."""
+
+    source: Source
+    chip: str
+    floors: Sequence[Floor]
+    dtype: str = "bfloat16"
+    samples: int | None = None  # batch of the accuracy runs
+    options: dict[str, Any] = field(default_factory=dict)  # the user's own, always kept
+    progress: Callable[[str], None] = lambda text: None
+    energies: dict[str, dict[str, float]] = field(default_factory=dict)
+    keep_energies: Callable[[dict[str, dict[str, float]]], None] = lambda table: None
+    _built: dict[Any, Built] = field(default_factory=dict)
+    _probes: dict[Any, tuple[Probe, list[Unit]]] = field(default_factory=dict)
+    _points: dict[Any, mixed.Point] = field(default_factory=dict)
+    _solved: dict[Any, list[mixed.Point]] = field(default_factory=dict)
+    _units: dict[Any, list[Unit]] = field(default_factory=dict)
+    _loaded: Loaded | None = None
+
+    def __post_init__(self) -> None:
+        function = find(self.source) if isinstance(self.source, str) else self.source
+        self.source = function
+        self.scalable = takes_batch(function)
+        self.progress("float32 reference")
+        self._choose_samples()
+
+    def _choose_samples(self) -> None:
+        size = self.samples if self.scalable else None
+        if not self.scalable or size is not None:
+            self.expected = reference(self.source, size)
+            return
+        size = 1
+        while True:
+            started = time.perf_counter()
+            self.expected = reference(self.source, size)
+            # The reference loads, and calls the model twice.
+            spent = (time.perf_counter() - started) / 2
+            if spent > _CALL_SECONDS or size >= _MOST_SAMPLES:
+                break
+            size *= 2
+        self.samples = size
+
+    # --- time ---------------------------------------------------------------------------------
+
+    def built(self, level: int, batch: int | None) -> Built:
+        """The program of a level and batch, compiled once; raises OutOfMemoryError."""
+        key = (level, batch)
+        if key not in self._built:
+            self.progress(f"compiling level {level}" + (f", batch {batch}" if batch else ""))
+            self._built[key] = self.compile(prepared(self.source, batch or None, self.dtype),
+                                            {"optimization_level": level})  # fmt: skip
+        return self._built[key]
+
+    def compile(self, loaded: Loaded, options: Mapping[str, Any]) -> Built:
+        whole = {**self.options, "chip": self.chip, **options}
+        compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, whole)
+        if len(compiled.graphs) != 1:
+            raise TemperError(
+                f"the model needs {len(compiled.graphs)} graphs; tuning takes models of one",
+                try_=["temper explain", "remove the Python control flow that splits it"],
+            )
+        return compiled.graphs[0]
+
+    def batch_of(self, setting: Setting) -> int:
+        if setting.batch:
+            return setting.batch
+        shapes = [self.built(setting.level, None).program.spec(n).shape
+                  for n in self.built(setting.level, None).program.inputs]  # fmt: skip
+        return next((s[0] for s in shapes if len(s) > 1), 1)
+
+    def cost(self, setting: Setting, formats: Mapping[str, str] | None = None) -> ProgramCost:
+        """Modelled cost; ``formats`` by parameter path for a mixed setting. Nothing is run."""
+        program = self.built(setting.level, setting.batch or None).program
+        by_value: dict[str, str] = {}
+        if setting.formats != "bf16":
+            for unit in self.units_of(setting):
+                fmt = setting.formats if formats is None else formats.get(unit.paths[0], "bf16")
+                by_value[unit.value] = fmt
+        fidelity = None if setting.fidelity == "default" else setting.fidelity
+        acc = None if setting.accumulation == "default" else setting.accumulation == "float32"
+        return estimate(variant(program, by_value, fidelity, acc), traced=setting.trace)
+
+    def units_of(self, setting: Setting) -> list[Unit]:
+        key = (setting.level, setting.batch)
+        if key not in self._units:
+            self._units[key] = units(self.built(setting.level, setting.batch or None).program)
+        return self._units[key]
+
+    # --- accuracy -----------------------------------------------------------------------------
+
+    def probe(self, setting: Setting) -> tuple[Probe, list[Unit]]:
+        key = setting.numerics
+        if key not in self._probes:
+            self.progress(f"preparing accuracy runs, fidelity {setting.fidelity}")
+            level = key[0]
+            built = self.built(level, self.samples)
+            fidelity = None if setting.fidelity == "default" else setting.fidelity
+            acc = None if setting.accumulation == "default" else setting.accumulation == "float32"
+            program = variant(built.program, None, fidelity, acc)
+            found = units(program)
+            # The default's probe serves every setting that ends in the same program.
+            same = next((p for p in self._probes.values() if p[0].twin.ops == program.ops), None)
+            if same is None:
+                same = (Probe(program, built.weights, found), found)
+            self._probes[key] = same
+        return self._probes[key]
+
+    def run(self, setting: Setting) -> torch.Tensor:
+        probe, _ = self.probe(setting)
+        graph = self.built(setting.numerics[0], self.samples)
+        loaded = self._inputs()
+        leaves = pytree.tree_leaves((loaded.inputs, loaded.kwargs))
+        positions = [a.position for a in graph.captured.inputs if a.node in graph.program.inputs]
+        outputs = probe.run([leaves[p] for p in positions])
+        made = [outputs[what] for kind, what in graph.captured.outputs if kind == "value"]
+        return first_output(made or outputs)
+
+    def _inputs(self) -> Loaded:
+        if self._loaded is None:
+            self._loaded = prepared(self.source, self.samples, self.dtype)
+        return self._loaded
+
+    def measure(self, setting: Setting, by_path: Mapping[str, str]) -> dict[str, float]:
+        """Every floor's figure with these formats by parameter path."""
+        probe, found = self.probe(setting)
+        probe.set_formats({u.value: by_path.get(u.paths[0], "bf16") for u in found})
+        return self.judge(self.run(setting))
+
+    def judge(self, output: torch.Tensor) -> dict[str, float]:
+        expected = self.expected
+        actual = output.float().reshape(expected.shape)
+        return {floor.name: floor.measure(actual, expected.float()) for floor in self.floors}
+
+    def met(self, accuracy: Mapping[str, float]) -> bool:
+        return all(floor.met(accuracy[floor.name]) for floor in self.floors)
+
+    def point(self, setting: Setting, by_path: Mapping[str, str]) -> mixed.Point:
+        """Time and accuracy of explicit formats, measured once for each numerics."""
+        key = (setting.numerics, tuple(sorted(by_path.items())))
+        if key not in self._points:
+            accuracy = self.measure(setting, by_path)
+            self._points[key] = mixed.Point(dict(by_path), 0.0, accuracy, self.met(accuracy))
+        known = self._points[key]
+        time_ns = self.cost(_mixed(setting), by_path).call_ns
+        return mixed.Point(known.formats, time_ns, known.accuracy, known.met)
+
+    def paths(self, setting: Setting) -> list[str]:
+        return [path for unit in self.units_of(setting) for path in unit.paths]
+
+    def solve(self, setting: Setting) -> list[mixed.Point]:
+        """Points of mixed assignments for a setting; the sensitivities are measured once."""
+        key = (*setting.numerics, setting.batch)
+        if key in self._solved:
+            return [self.point(setting, p.formats) for p in self._solved[key]]
+        base = Setting(level=1)
+        probe, found = self.probe(base)
+        missing = [u for u in found if set(self.energies.get(u.name, {})) < set(FORMATS)]
+        if missing:
+            self.energies = mixed.sensitivities(
+                probe, found, lambda: self.run(base), known=self.energies,
+                progress=lambda n, t: self.progress(f"sensitivity {n} of {t}"),
+                keep=self.keep_energies,
+            )  # fmt: skip
+        here = self.units_of(setting)
+        by_paths = {p: row for name, row in self.energies.items() for p in name.split(" + ")}
+        known = {u.value: by_paths[u.paths[0]] for u in here if u.paths[0] in by_paths}
+        program = self.built(setting.level, setting.batch or None).program
+        gains = gains_ns(program, [u for u in here if u.value in known], setting.trace)
+        plain = self.point(setting, {})
+        floor = next(f for f in self.floors if f.name == "pcc")
+        target = 2 * (plain.accuracy["pcc"] - floor.limit)
+        paths = {u.value: u.paths for u in here}
+
+        def measured(chosen: mixed.Assignment) -> mixed.Point:
+            self.progress("verifying a mixed assignment")
+            return self.point(
+                setting, {p: fmt for value, fmt in chosen.items() for p in paths[value]}
+            )
+
+        self._solved[key] = mixed.assign(gains, known, measured, target if target > 0 else None)
+        return self._solved[key]
+
+    # --- the real thing -----------------------------------------------------------------------
+
+    def verify(
+        self, setting: Setting, overrides: Mapping[str, str]
+    ) -> tuple[ProgramCost, dict[str, float]]:
+        """Compile with the override rules for real: time at the batch, accuracy on the samples."""
+        options = setting.options(self.chip)
+        if overrides:
+            options["weight_dtype_overrides"] = dict(overrides)
+        timed = self.compile(prepared(self.source, setting.batch or None, self.dtype), options)
+        cost = estimate(timed.program, traced=setting.trace)
+        loaded = prepared(self.source, self.samples, self.dtype)
+        graph = LoadedGraph(self.compile(loaded, {**options, "enable_trace": False}))
+        captured = graph.built.captured
+        leaves = pytree.tree_leaves((loaded.inputs, loaded.kwargs))
+        names = graph.program.inputs
+        outputs = graph.run([leaves[a.position] for a in captured.inputs if a.node in names])
+        return cost, self.judge(first_output(graph.results(outputs, leaves)))
+
+
+def _mixed(setting: Setting) -> Setting:
+    return Setting(**{**setting.__dict__, "formats": "mixed"})

@@ -1,0 +1,154 @@
+"""Mixed precision, solved: sensitivities, modelled gains, an exact assignment, verification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from temper.tuning.accuracy import Probe
+from temper.tuning.variants import FORMATS, Unit
+
+Assignment = dict[str, str]  # unit value -> format
+Table = Mapping[str, Mapping[str, float]]  # unit value -> format -> figure
+# Measurements spent on moving the error budget up and down.
+_ROUNDS = 10
+
+
+@dataclass(frozen=True)
+class Point:
+    """One assignment that was measured."""
+
+    formats: Mapping[str, str]
+    time_ns: float  # modelled
+    accuracy: Mapping[str, float]  # measured
+    met: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**self.__dict__, "formats": dict(self.formats), "accuracy": dict(self.accuracy)}
+
+
+def sensitivities(
+    probe: Probe,
+    units: Sequence[Unit],
+    run: Callable[[], torch.Tensor],
+    *,
+    known: Mapping[str, Mapping[str, float]] | None = None,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+    keep: Callable[[dict[str, dict[str, float]]], None] = lambda table: None,
+) -> dict[str, dict[str, float]]:
+    """Energy of the error that one unit in one format adds, relative to the output's own.
+
+    Errors of different weights are nearly independent, so their energies add up; a correlation
+    of 1 - x goes with an energy of about 2x.
+    """
+    probe.set_formats({})
+    base = run().double()
+    size = float((base - base.mean()).square().sum()) or 1.0
+    table: dict[str, dict[str, float]] = {k: dict(v) for k, v in (known or {}).items()}
+    total = len(units) * (len(FORMATS) - 1)
+    for number, unit in enumerate(units):
+        row = table.setdefault(unit.name, {"bf16": 0.0})
+        for place, fmt in enumerate(FORMATS[1:]):
+            if fmt not in row:
+                probe.set_formats({unit.value: fmt})
+                error = run().double() - base
+                row[fmt] = float((error - error.mean()).square().sum()) / size
+            progress(number * 2 + place + 1, total)
+        if number % 8 == 7:
+            keep(table)
+    keep(table)
+    return table
+
+
+def solve(times: Table, energies: Table, budget: float) -> Assignment:
+    """The fastest formats whose energies add up to no more than the budget: exact, by HiGHS."""
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array
+
+    names = list(times)
+    choices = [(name, fmt) for name in names for fmt in times[name]]
+    cost = np.array([times[name][fmt] for name, fmt in choices])
+    error = np.array([energies[name][fmt] for name, fmt in choices])
+    if not names:
+        return {}
+    # Fastest first where nothing binds: HiGHS need not be asked.
+    free = {n: min(times[n], key=lambda f: (times[n][f], energies[n][f])) for n in names}
+    if sum(energies[n][free[n]] for n in names) <= budget:
+        return free
+    rows = np.repeat(np.arange(len(names)), [len(times[n]) for n in names])
+    one = csr_array((np.ones(len(choices)), (rows, np.arange(len(choices)))))
+    # Energies span many orders of magnitude; in units of the budget HiGHS keeps its precision.
+    scaled = error / budget if budget > 0 else np.where(error > 0, 2.0, 0.0)
+    # A choice that alone breaks the budget is out.
+    upper = np.where(scaled > 1.0, 0.0, 1.0)
+    scaled = np.minimum(scaled, 2.0)
+    span = float(np.ptp(cost)) or 1.0
+    solved = milp(
+        (cost - cost.min()) / span,
+        constraints=[
+            LinearConstraint(one, 1, 1),
+            LinearConstraint(scaled[None, :], -np.inf, 1.0),
+        ],
+        integrality=np.ones(len(choices)),
+        bounds=Bounds(0, upper),
+        options={"time_limit": 10.0, "mip_rel_gap": 1e-6},
+    )
+    if solved.x is None:
+        return dict.fromkeys(names, "bf16")
+    return {choices[i][0]: choices[i][1] for i in np.flatnonzero(solved.x > 0.5)}
+
+
+def assign(
+    times: Table,
+    energies: Table,
+    measure: Callable[[Assignment], Point],
+    target: float | None,
+) -> list[Point]:
+    """Points measured on the way to the fastest assignment that meets the floors.
+
+    The three uniform formats first. Then the budget starts where the floor foretells it and is
+    moved by what the whole model measures: down where the floor is missed (the repair), up where
+    there is room.
+    """
+    names = list(times)
+    points = [measure(dict.fromkeys(names, fmt)) for fmt in FORMATS]
+    seen = {_key(p.formats): p for p in points}
+    most = sum(max(row.values()) for row in energies.values())
+    if most <= 0 or (points[2].met and points[2].time_ns <= min(p.time_ns for p in points)):
+        return points
+    least = min((e for row in energies.values() for e in row.values() if e > 0), default=most)
+    low, high = least / 2, most
+    budget = min(max(target or (low * high) ** 0.5, low * 1.01), high * 0.99)
+    for _ in range(_ROUNDS):
+        chosen = solve(times, energies, budget)
+        key = _key(chosen)
+        if key not in seen:
+            seen[key] = measure(chosen)
+            points.append(seen[key])
+        if seen[key].met:
+            low = budget
+        else:
+            high = budget
+        if high / low < 1.02:
+            break
+        # Bisection in the logarithm, in small steps while the other side is far away.
+        middle = (low * high) ** 0.5
+        budget = min(middle, budget * 3) if seen[key].met else max(middle, budget / 3)
+    return points
+
+
+def front(points: Sequence[Point], name: str = "pcc") -> list[Point]:
+    """Points that no other beats in both speed and accuracy, fastest first."""
+    best: list[Point] = []
+    for one in sorted(points, key=lambda p: (p.time_ns, -p.accuracy[name])):
+        if not best or one.accuracy[name] > best[-1].accuracy[name]:
+            best.append(one)
+    return best
+
+
+def _key(formats: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(formats.items()))
