@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from temper.errors import BadFileError
-from temper.profiler.advice import advise_profile
+from temper.profiler.advising import advise_profile
 from temper.profiler.card_csv import read_ops_csv
 from temper.profiler.opening import Profile
 from temper.profiler.summary import group_by, summarise, top_ops

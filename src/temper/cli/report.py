@@ -36,7 +36,7 @@ def command(
 
     Totals, the few ops that matter and why, memory, and what to change about it.
     """
-    from temper.profiler.advice import advise_profile
+    from temper.profiler.advising import advise_profile
     from temper.profiler.opening import open_profile
     from temper.profiler.summary import group_by, summarise, top_ops
     from temper.profiler.terminal import print_report

@@ -13,26 +13,16 @@ from temper.errors import TemperError
 from temper.profiler import what_if
 from temper.profiler.accuracy import fidelity_note, weight_format_note
 from temper.profiler.events import Flag
-from temper.profiler.opening import Profile
 from temper.profiler.records import ProgramRecord, Run, call_flags
 from temper.profiler.suggestion import Suggestion
 from temper.program import Program
 
-__all__ = ["Suggestion", "advise", "advise_profile"]
+__all__ = ["Suggestion", "advise"]
 
 # Above this many ops in all programs the what-ifs would take longer than a person waits.
 _MAX_OPS = 20_000
 _REFUSED = (TemperError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
 _SET = "temper.set_custom_compile_options({%s})"
-
-
-def advise_profile(profile: Profile) -> list[Suggestion]:
-    """Advice by re-costing where programs are known, else from the columns alone."""
-    if profile.run is not None:
-        return advise(profile.run)
-    from temper.profiler.card_advice import advise_table
-
-    return advise_table(profile.table)
 
 
 def advise(run: Run) -> list[Suggestion]:

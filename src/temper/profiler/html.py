@@ -22,7 +22,7 @@ def write_html(
     what: Run | Profile, path: Path, *, advice: Sequence[Suggestion] | None = None
 ) -> None:
     """Write the report of a run or of an opened profile."""
-    from temper.profiler.advice import advise_profile
+    from temper.profiler.advising import advise_profile
 
     profile = what if isinstance(what, Profile) else Profile(_title(what), what.table, what)
     given = advise_profile(profile) if advice is None else advice
