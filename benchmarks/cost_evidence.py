@@ -13,7 +13,7 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "cost.md"
 BEGIN, END = "<!-- evidence -->", "<!-- end of evidence -->"
 ARCHES = {"wormhole_b0": "Wormhole", "blackhole": "Blackhole", "grayskull": "Grayskull"}
 HEAD = (
-    "| family | rows | median % | p90 % | bias % | rank corr. | in band % | repeats differ by % |"
+    "| family | rows | median % | p90 % | bias % | rank corr. | in band % | repeats % |"
 )
 
 
