@@ -13,8 +13,13 @@ from temper.cli import COMMANDS
 
 
 def temper(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "temper", *args], capture_output=True, text=True,
-                          env={**os.environ, **env}, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "temper", *args],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **env},
+        check=False,
+    )
 
 
 def test_help_lists_every_command_and_examples() -> None:
