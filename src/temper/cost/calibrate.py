@@ -153,6 +153,7 @@ def document(fitted: Sequence[FittedFamily], rejected: int) -> dict[str, Any]:
             arches[arch] = {
                 "rows": int(mask.sum()),
                 "held_out": _errors(family.held_out[mask]) if mask.any() else None,
+                "largest": _largest(family, mask),
                 "nodes": _nodes(family, tree, mask, overall),
             }
         families[family.name] = {
@@ -175,6 +176,12 @@ def document(fitted: Sequence[FittedFamily], rejected: int) -> dict[str, Any]:
         "sfpu_cycles": measured_cycles(r for f in fitted for r in f.rows),
         "families": families,
     }
+
+
+def _largest(family: FittedFamily, mask: fit.Array) -> float:
+    """Size of the largest op measured; far beyond it a prediction is extrapolated."""
+    sizes = [family.terms[int(i)].size for i in np.flatnonzero(mask)]
+    return float(f"{max(sizes, default=0.0):.4g}")
 
 
 def _evidence(family: FittedFamily, entry: Any) -> dict[str, Any]:

@@ -40,6 +40,7 @@ class Family:
     serial: tuple[str, ...]
     overlap: tuple[str, ...]
     nodes: Mapping[Variant, Factors]
+    largest: float  # size of the largest op measured
     found: dict[Variant, Factors] = field(default_factory=dict)
 
     def lookup(self, variant: Variant) -> Factors:
@@ -95,7 +96,9 @@ def parse(raw: Mapping[str, Any]) -> Constants:
                 )
             if () not in nodes or any(not math.isfinite(f) for f in nodes[()].serial):
                 raise ValueError(f"family {name} has no usable root")
-            families[name, arch] = Family(float(entry["power"]), serial, overlap, nodes)
+            families[name, arch] = Family(
+                float(entry["power"]), serial, overlap, nodes, float(part["largest"])
+            )
     return Constants(families, {k: v for k, v in raw.items() if k != "families"})
 
 

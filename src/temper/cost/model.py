@@ -22,6 +22,8 @@ _BOUND = {
 }  # fmt: skip
 # Beyond what was measured on an architecture the band is this much wider (in logarithm).
 _EXTRAPOLATED = 1.5
+# An op this many times larger than any measured one of its family is extrapolated.
+_BEYOND = 8.0
 
 
 def estimate_op(
@@ -106,7 +108,10 @@ def _timed(work: Work) -> _Timed:
     table = fitted.family(terms.family, work.chip.arch)
     factors = table.lookup(terms.variant)
     kernel_ns, bound = join(terms, table, factors)
-    extrapolated = not factors.near or (terms.family, work.chip.arch) not in fitted.families
+    beyond = terms.size > _BEYOND * table.largest
+    extrapolated = (
+        not factors.near or beyond or (terms.family, work.chip.arch) not in fitted.families
+    )
     return _Timed(work, terms, factors, kernel_ns, bound, extrapolated)
 
 
