@@ -1,6 +1,9 @@
 // Eight float32 lanes and the functions on them, accurate to about one ulp.
 // Included once per instruction set by eltwise_isa.hpp, inside that set's namespace: on AVX2 a
 // vector is one register, elsewhere the compiler splits the same code into what the target has.
+//
+// The polynomial and rational coefficients of exp, log, tanh and erf are published figures: the
+// Cephes mathematical library (S. Moshier), Eigen's packet math, and N. Juffa's erf.
 
 typedef float f8 __attribute__((vector_size(32)));
 typedef std::int32_t i8 __attribute__((vector_size(32)));

@@ -15,6 +15,7 @@ from temper.cost import ProgramCost, estimate
 from temper.frontend.device import host_view, is_tt, wrap
 from temper.frontend.export import export
 from temper.frontend.pipeline import Built
+from temper.options import Options
 from temper.profiler import recorder
 from temper.program.trace_size import check_region, trace_bytes
 from temper.runtime import clock
@@ -121,7 +122,7 @@ class LoadedGraph:
                     self.program,
                     _host(self._weights),
                     output_dtypes=self._dtypes,
-                    exact_accumulation=self.built.options["exact_accumulation"],
+                    exact_accumulation=_exact(self.built.options),
                 )
                 self.stats.stages["load"] = time.perf_counter() - started
                 started = time.perf_counter()
@@ -235,6 +236,15 @@ class LoadedGraph:
             else:
                 made.append(inputs[what] if kind == "input" else what)
         return made
+
+
+def _exact(options: Options) -> bool:
+    """Whether a bfloat16 accumulator is followed step by step: asked for, or chosen by hand.
+
+    Who switches float32 accumulation off by hand wants to see what that costs in accuracy.
+    """
+    chosen = options.explicit("fp32_dest_acc_en") and options["fp32_dest_acc_en"] is False
+    return bool(options["exact_accumulation"]) or chosen
 
 
 def _tracks(tensor: torch.Tensor) -> bool:
