@@ -98,3 +98,18 @@ def test_the_command_stamps_the_clock_on_stderr(tmp_path: Path) -> None:
         )  # fmt: skip
         assert done.stdout.strip() == mode
         assert (f"--clock {mode}" in done.stderr) == (mode != "wall")
+
+
+def test_the_run_record_says_which_clock_the_script_saw(tmp_path: Path) -> None:
+    source = (
+        "import sys, torch, temper\n"
+        "model = temper.compile(torch.nn.ReLU().eval())\n"
+        "with temper.profile(sys.argv[1]):\n"
+        "    model(torch.ones(32, 32))\n"
+    )
+    (tmp_path / "s.py").write_text(source)
+    subprocess.run(
+        [sys.executable, "-m", "temper", "run", "--clock", "device", "s.py", "run"],
+        cwd=tmp_path, capture_output=True, check=True, timeout=120,
+    )  # fmt: skip
+    assert '"clock": "device"' in (tmp_path / "run" / "run.json").read_text()

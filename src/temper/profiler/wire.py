@@ -19,6 +19,7 @@ from typing import Any
 from temper._version import __version__
 from temper.errors import BadFileError
 from temper.program import Memory, Op, Program, Source, TensorSpec
+from temper.runtime import clock
 
 HEADER = struct.Struct("<IB")
 JSON_FRAME = 1
@@ -62,6 +63,7 @@ def hello_message() -> dict[str, Any]:
         "unix_ns": time.time_ns(),
         "temper": __version__,
         "python": platform.python_version(),
+        "clock": clock.mode(),  # what the script's own time functions show
     }
 
 
