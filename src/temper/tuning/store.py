@@ -1,0 +1,114 @@
+"""The stored study: opened, locked, checked to be of this model; trials in and out of it."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from temper._version import __version__
+from temper.errors import BadFileError, TemperError, UsageError
+
+_ENERGIES = "sensitivities"
+
+
+def fingerprint(program: Any, chip: str, dtype: str, objective: str, floors: Sequence[str]) -> str:
+    """A name for what a study is about: the model's weights and shapes, the chip, the goal."""
+    digest = hashlib.sha256()
+    for name, path in sorted(program.weights.items()):
+        digest.update(f"{path} {program.spec(name).shape}\n".encode())
+    for name in program.inputs:
+        digest.update(f"{program.spec(name).shape[1:]} {program.spec(name).format}".encode())
+    digest.update(f"{chip} {dtype} {objective} {list(floors)}".encode())
+    return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
+    """An optuna study in an SQLite file or at a database URL; one process a file."""
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    with contextlib.ExitStack() as stack:
+        if "://" not in where:
+            path = Path(where)
+            if path.is_dir():
+                raise UsageError(f"{path} is a folder, not a study file")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(_lock(path))
+            url = f"sqlite:///{path}"
+        else:
+            url = where
+        try:
+            study = optuna.create_study(
+                storage=optuna.storages.RDBStorage(url),
+                study_name="temper-tune",
+                direction="maximize",
+                load_if_exists=True,
+                sampler=optuna.samplers.TPESampler(seed=0, multivariate=True, constant_liar=True),
+            )
+            known = study.user_attrs.get("fingerprint")
+        except ImportError as error:
+            raise UsageError(f"the database of {where} needs a driver: {error}") from None
+        except Exception as error:
+            raise BadFileError(
+                f"{where} is no study, or is damaged",
+                found=str(error).splitlines()[0][:200],
+                try_=["another --study", "delete the file to start over"],
+            ) from None
+        if known is not None and known != mark:
+            raise UsageError(
+                f"{where} holds the study of another model or goal",
+                found=str(study.user_attrs.get("label")),
+                given=label,
+                try_=["another --study"],
+            )
+        if known is None:
+            study.set_user_attr("fingerprint", mark)
+            study.set_user_attr("label", label)
+            study.set_user_attr("version", __version__)
+        yield study
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Held while the process lives; the system lets go of it after a crash."""
+    beside = path.with_name(path.name + ".lock")
+    try:
+        file = beside.open("w")
+    except OSError as error:
+        raise UsageError(f"cannot write beside {path}: {error.strerror}") from None
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except ImportError:
+            pass
+        except OSError:
+            raise TemperError(
+                f"the study {path} is in use by another process",
+                try_=["wait for it", "another --study", "a database URL, which several can share"],
+            ) from None
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(beside)
+
+
+def stored_energies(study: Any) -> dict[str, dict[str, float]]:
+    """Sensitivities that an earlier run of this study measured."""
+    try:
+        found = json.loads(study.user_attrs.get(_ENERGIES, "{}"))
+        return {n: {f: float(e) for f, e in row.items()} for n, row in found.items()}
+    except (ValueError, AttributeError, TypeError):
+        return {}
+
+
+def keep_energies(study: Any, table: Mapping[str, Mapping[str, float]]) -> None:
+    study.set_user_attr(_ENERGIES, json.dumps(table))
