@@ -20,6 +20,7 @@ from temper.profiler import recorder
 from temper.program.trace_size import check_region, trace_bytes
 from temper.runtime import clock
 from temper.runtime.executor import Executor
+from temper.runtime.profiled import CallRecorder
 from temper.runtime.program_cache import PROGRAM_CACHE
 
 # Every graph that is alive in this process, for temper.stats().
@@ -65,7 +66,7 @@ class LoadedGraph:
         self._costs: dict[bool, ProgramCost] = {}
         self._lock = threading.Lock()
         self._executor: Executor | None = None
-        self._handles: dict[bool, tuple[Any, int]] = {}
+        self._recorder = CallRecorder(built)
         export(self.program, built.weights, options, index)
         self._watch(built.weights)
         self._outputs = self._output_plan()
@@ -160,44 +161,8 @@ class LoadedGraph:
         clock.advance(device_ns, ended - started)
         active = recorder.ACTIVE
         if active is not None:
-            self._record(active, cost, started, ended, first, replayed)
-
-    def _record(
-        self, active: Any, cost: ProgramCost, started: int, ended: int, first: bool, replayed: bool
-    ) -> None:
-        handle = self._handles.get(replayed)
-        if handle is None or handle[0] is not active:
-            meta = {
-                "options": {k: [v["value"], v["from"]]
-                            for k, v in self.built.options.provenance().items()},
-                "passes": [[p.name, p.hits, p.seconds] for p in self.built.passes],
-            }  # fmt: skip
-            handle = (active, active.begin_program(self.program, cost, meta))
-            self._handles[replayed] = handle
-            if first:
-                self._record_first(active, started, ended)
-        active.record_call(
-            handle[1],
-            started,
-            ended,
-            first_call=first,
-            traced=replayed,
-            replay=self.stats.replays if replayed else 0,
-        )
-        for direction, names, modelled in (
-            ("in", self.program.inputs, cost.transfer_in_ns),
-            ("out", self.program.outputs, cost.transfer_out_ns),
-        ):  # fmt: skip
-            size = sum(self.program.spec(n).size_bytes for n in names)
-            now = started if direction == "in" else ended
-            active.transfer(direction, size, now, now, modelled, f"{self.program.name} {direction}")
-
-    def _record_first(self, active: Any, started: int, ended: int) -> None:
-        at = started - int(sum(self.built.stages.values()) * 1e9)
-        for name, seconds in self.built.stages.items():
-            active.span(name, at, at + int(seconds * 1e9), "compile")
-            at += int(seconds * 1e9)
-        active.span("first call: upload and const-eval", started, ended, "host")
+            replay = stats.replays if replayed else 0
+            self._recorder.record(active, cost, started, ended, first=first, replay=replay)
 
     # --- outputs ------------------------------------------------------------------------------
 

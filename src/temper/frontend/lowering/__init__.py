@@ -115,7 +115,7 @@ def source_of(node: Node, call_site: tuple[str, int] = ("", 0)) -> Source:
     module = ""
     for path, _ in stack.values():
         module = str(path)
-    module = re.sub(r"^L\['self'\]\.?|^L__self___?", "", module)
+    module = re.sub(r"^L\['[^']+'\]\.?|^L__self___?", "", module)
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
     own = [f for f in frames if "/site-packages/torch/" not in f[0]]
     file, line = own[-1] if own else call_site
