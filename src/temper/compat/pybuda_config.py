@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from enum import Enum
 from typing import Any
 
-from temper.compat.missing import note
+from temper.compat.settings import Settings
 from temper.errors import UsageError
 
 
@@ -89,26 +88,12 @@ _WITH_EFFECT: dict[str, Any] = {
 }  # fmt: skip
 
 
-class CompilerConfig:
+class CompilerConfig(Settings):
     """Settings by PyBuda's names; one that PyBuda does not have is an error."""
 
-    def __init__(self, **settings: Any) -> None:
-        for name, value in {**_WITHOUT_EFFECT, **_WITH_EFFECT}.items():
-            object.__setattr__(self, name, value)
-        for name, value in settings.items():
-            setattr(self, name, value)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        known = {**_WITHOUT_EFFECT, **_WITH_EFFECT}
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise UsageError(
-                f"PyBuda's CompilerConfig has no setting {name!r}",
-                allowed=sorted(known), try_=near or None,
-            )  # fmt: skip
-        if name in _WITHOUT_EFFECT and value != _WITHOUT_EFFECT[name]:
-            note(f"pybuda.{name}", f"CompilerConfig.{name} has no effect on the virtual chip")
-        object.__setattr__(self, name, value)
+    package = "pybuda"
+    with_effect = _WITH_EFFECT
+    without_effect = _WITHOUT_EFFECT
 
     def to_options(self) -> dict[str, Any]:
         """Temper's options.

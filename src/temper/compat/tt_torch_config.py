@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
-from temper.compat.missing import note
+from temper.compat.settings import Settings
 from temper.errors import UsageError
 
 
@@ -45,26 +44,12 @@ _WITH_EFFECT = {
 }  # fmt: skip
 
 
-class CompilerConfig:
+class CompilerConfig(Settings):
     """Settings as attributes; a name that tt-torch does not have is an error."""
 
-    def __init__(self, **settings: Any) -> None:
-        for name, value in {**_WITHOUT_EFFECT, **_WITH_EFFECT}.items():
-            object.__setattr__(self, name, value)
-        for name, value in settings.items():
-            setattr(self, name, value)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        known = {**_WITHOUT_EFFECT, **_WITH_EFFECT}
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            raise UsageError(
-                f"tt_torch's CompilerConfig has no setting {name!r}",
-                allowed=sorted(known), try_=near or None,
-            )  # fmt: skip
-        if name in _WITHOUT_EFFECT and value != _WITHOUT_EFFECT[name]:
-            note(f"tt_torch.{name}", f"CompilerConfig.{name} has no effect on the virtual chip")
-        object.__setattr__(self, name, value)
+    package = "tt_torch"
+    with_effect = _WITH_EFFECT
+    without_effect = _WITHOUT_EFFECT
 
     def to_options(self) -> dict[str, Any]:
         """tt-mlir's optimizer is what level 1 and up switch on."""
