@@ -142,7 +142,8 @@ def _opened(
     texts = [f.text for f in floors if f.limit > -1]
     first = engine.built(1, engine.samples).program
     mark = store.fingerprint(first, board, dtype, objective, texts)
-    with store.open_study(study, mark, f"{name} on {board}, {objective}") as opened:
+    goal = ", ".join([f"{name} on {board}", dtype, objective, *texts])
+    with store.open_study(study, mark, goal) as opened:
         engine.energies = store.stored_energies(opened)
         engine.keep_energies = lambda table: store.keep_energies(opened, table)
         yield engine, opened, name, texts
@@ -257,7 +258,7 @@ def reasons(engine: Engine, best: Trial, names: Mapping[str, str]) -> list[str]:
     if setting.fidelity != "LoFi":
         point = _accuracy(engine, setting, best.formats, fidelity="LoFi")
         said.append(f"fidelity {setting.fidelity}: LoFi would take {quick:.2f} times as long"
-                    + (f" with {point}" if quick < 1 else ""))  # fmt: skip
+                    + (f" with {point}" if quick < 0.995 else ""))  # fmt: skip
     else:
         said.append(
             f"fidelity LoFi: the default takes {other(fidelity='default'):.2f} times as long"
