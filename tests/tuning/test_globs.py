@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,5 +57,3 @@ def test_rules_mean_the_same_to_the_model_itself() -> None:
     rules = read_config(compress(wanted))
     found = {m.slot.name: m.dtype for m in match_rules(weight_slots(model), rules)}
     assert {n: found.get(n, "bf16") for n in wanted} == wanted
-
-

@@ -19,6 +19,8 @@ from temper.tuning.prepared import Source
 from temper.tuning.search import Found, Search, Trial, nearest_miss
 
 OBJECTIVES = ("throughput", "latency")
+# A setting that does not get below this share of the time is no gain.
+_GAIN = 0.995
 
 
 @dataclass(frozen=True)
@@ -255,13 +257,15 @@ def reasons(engine: Engine, best: Trial, names: Mapping[str, str]) -> list[str]:
     said.append(f"trace {'on' if setting.trace else 'off'}: {word} it a call takes "
                 f"{other(trace=not setting.trace):.2f} times as long")  # fmt: skip
     quick = other(fidelity="LoFi")
-    if setting.fidelity != "LoFi":
-        point = _accuracy(engine, setting, best.formats, fidelity="LoFi")
-        said.append(f"fidelity {setting.fidelity}: LoFi would take {quick:.2f} times as long"
-                    + (f" with {point}" if quick < 0.995 else ""))  # fmt: skip
+    if setting.fidelity == "LoFi":
+        slow = other(fidelity="default")
+        said.append(f"fidelity LoFi: the default takes {slow:.2f} times as long")
+    elif quick > _GAIN:
+        said.append(f"fidelity {setting.fidelity}: LoFi gains nothing ({quick:.2f} times as long)")
     else:
+        point = _accuracy(engine, setting, best.formats, fidelity="LoFi")
         said.append(
-            f"fidelity LoFi: the default takes {other(fidelity='default'):.2f} times as long"
+            f"fidelity {setting.fidelity}: LoFi would take {quick:.2f} times as long, with {point}"
         )
     counts = {f: sum(v == f for v in names.values()) for f in dict.fromkeys(names.values())}
     held = ", ".join(f"{n} in {f}" for f, n in counts.items())
