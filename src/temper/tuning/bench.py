@@ -222,8 +222,8 @@ def _modelled(one: Subject) -> Modelled | None:
         return None
     names = ("device_ns", "device_low_ns", "device_high_ns",
              "call_ns", "call_low_ns", "call_high_ns", "first_call_ns")  # fmt: skip
-    sums = [float(sum(getattr(c, name) for c in costs)) for name in names]
-    return Modelled(*sums, any(c.extrapolated for c in costs))
+    sums = {name: float(sum(getattr(c, name) for c in costs)) for name in names}
+    return Modelled(**sums, extrapolated=any(c.extrapolated for c in costs))
 
 
 def _label(one: Subject) -> str:

@@ -72,7 +72,7 @@ def reference(source: Source, batch: int | None) -> torch.Tensor:
 
 def first_output(outputs: Any) -> torch.Tensor:
     """The first floating-point tensor of a nest of outputs, or its first tensor."""
-    leaves = [x for x in pytree.tree_leaves(outputs) if _is(x)]
+    leaves: list[torch.Tensor] = [x for x in pytree.tree_leaves(outputs) if _is(x)]
     if not leaves:
         raise UsageError("the model returns no tensor")
     return next((x for x in leaves if x.is_floating_point()), leaves[0])

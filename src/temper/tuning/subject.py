@@ -75,7 +75,7 @@ def subject(
         inputs, kwargs = (), {**inputs, **(kwargs or {})}
     given = tuple(inputs), dict(kwargs or {})
     size = batch or batch_of(given)
-    label = name or getattr(model, "__name__", type(model).__name__)
+    label = str(name or getattr(model, "__name__", type(model).__name__))
     if isinstance(model, CompiledModel):
         if chosen:
             raise UsageError("the model is compiled already: its options cannot be changed")
