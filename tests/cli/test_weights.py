@@ -84,7 +84,7 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path,
 
 @pytest.fixture
 def loader(tmp_path: Path) -> Path:
-    folder = tmp_path / "zoo" / "tiny" / "pytorch"
+    folder = tmp_path / "zoo" / "tiny_zoo" / "pytorch"
     folder.mkdir(parents=True)
     (tmp_path / "zoo" / "base.py").write_text("class Base: ...\n")
     (folder / "loader.py").write_text(LOADER)

@@ -111,6 +111,7 @@ def call(program: Program, chip: Chip, ops: Sequence[OpCost], *, traced: bool) -
             cost.bound == "host",
         )
         for op, cost in zip(program.ops, ops, strict=True)
+        if cost.kernel_ns
     ]
     device = sum(op.kernel_ns + op.gap_ns for op in ops if op.bound != "host")
     low = _band(ops, side=-1)

@@ -62,7 +62,13 @@ def _evaluate(node: Node, known: dict[Node, Any]) -> Any:
     kwargs = dict(fx.node.map_arg(node.kwargs, lambda n: known[n]))
     if kwargs.get("device") is not None:
         kwargs["device"] = torch.device("cpu")
-    return node.target(*args, **kwargs)
+    # Clones that made a value contiguous are gone; a view of it may need a copy.
+    target = (
+        torch.ops.aten.reshape.default
+        if node.target is torch.ops.aten.view.default
+        else (node.target)
+    )
+    return target(*args, **kwargs)
 
 
 def _bake_numbers(node: Node, known: dict[Node, Any]) -> int:

@@ -36,6 +36,8 @@ def _activation(draft: Draft, index: int, op: Op) -> int:
     before = draft.maker(source)
     if before is None or len(functions) != 1 or not draft.sole_reader(source):
         return 0
+    if before.kind == "Reshape":
+        return _through_reshape(draft, index, op, before)
     if functions[0][0] not in _ALLOWED.get(before.kind, ()) or before.attr("activations"):
         return 0
     if before.kind == "LayerNorm" and before.attr("norm") != "rms":
@@ -55,6 +57,21 @@ def _activation(draft: Draft, index: int, op: Op) -> int:
         ),
     )
     return 1
+
+
+def _through_reshape(draft: Draft, index: int, op: Op, reshape: Op) -> int:
+    """A reshape between an op and its activation changes no value: let the two swap places."""
+    inner = draft.maker(reshape.inputs[0])
+    if inner is None or inner.kind not in _ALLOWED or not draft.sole_reader(reshape.inputs[0]):
+        return 0
+    place = draft.producer[op.inputs[0]]
+    draft.values[op.inputs[0]] = draft.values[reshape.inputs[0]]
+    draft.remove(index)
+    draft.replace(place, Op(op.kind, reshape.inputs, reshape.outputs, op.attrs, op.source))
+    draft.replace(index, Op("Reshape", reshape.outputs, op.outputs, reshape.attrs, reshape.source))
+    moved = draft.ops[place]
+    assert moved is not None
+    return _activation(draft, place, moved)
 
 
 def _residual(draft: Draft, index: int, op: Op) -> int:

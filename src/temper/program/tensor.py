@@ -124,6 +124,22 @@ class TensorSpec:
         return replace(self, memory=memory)
 
 
+def is_view(before: TensorSpec, after: TensorSpec) -> bool:
+    """Whether a reshape between the two moves nothing: the same pages in the same order."""
+    same = (before.format, before.layout, before.memory) == (
+        after.format,
+        after.layout,
+        after.memory,
+    )
+    if not same or before.memory.sharded:
+        return False
+    (batch, rows, columns), (batch2, rows2, columns2) = before.matrix, after.matrix
+    if columns != columns2 or batch * rows != batch2 * rows2:
+        return False
+    whole = before.layout == "row_major" or (rows % TILE == 0 and rows2 % TILE == 0)
+    return whole or rows == rows2
+
+
 def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 

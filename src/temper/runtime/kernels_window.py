@@ -45,9 +45,11 @@ def _padding(op: Op) -> tuple[list[int], list[int] | None]:
 
 @kernel("PrepareConvWeight")
 def prepare_weight(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
-    """Rule: (O, C/groups, kh, kw) laid out as (1, 1, kh*kw*C/groups, O); a block format shares
-    its exponents along O, as the prepared matrix is packed."""
-    weight = inputs[0].permute(2, 3, 1, 0)
+    """Rule: (O, C/groups, kh, kw), or (O, C/groups, k) of one dimension, laid out as
+    (1, 1, kh*kw*C/groups, O); a block format shares its exponents along O, as the prepared matrix
+    is packed."""
+    weight = inputs[0] if inputs[0].dim() == 4 else inputs[0].unsqueeze(2)
+    weight = weight.permute(2, 3, 1, 0)
     return [convert(b, op, as_shape(b, weight, b.spec(op.outputs[0]).shape))]
 
 

@@ -12,6 +12,7 @@ from temper.frontend.lowering.builder import Builder, Value, volume
 from temper.frontend.lowering.elementwise import operand, result
 from temper.frontend.lowering.registry import lowers
 from temper.frontend.node import Node
+from temper.program.tensor import TILE
 
 aten = torch.ops.aten
 
@@ -36,9 +37,21 @@ def matmul(
         transpose_b = False
     if fmt:
         w = b.on_device(w, fmt)
-    inputs = [x, w] + ([b.plain(bias)] if bias is not None else [])
+    tail = [b.plain(bias)] if bias is not None else []
     attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    return b.emit("Matmul", inputs, shape, dtype, attrs, name=node.name)
+    if not (b.lazy_layout and _batch_joins_rows(x, w) and not transpose_a):
+        return b.emit("Matmul", [x, w, *tail], shape, dtype, attrs, name=node.name)
+    # Weights are read once instead of once a batch; both reshapes move nothing.
+    rows = volume(x.shape[:-1])
+    x = b.emit("Reshape", [x], (rows, x.shape[-1]), x.dtype, name=x.name)
+    out = b.emit("Matmul", [x, w, *tail], (rows, shape[-1]), dtype, attrs, name=node.name)
+    return b.emit("Reshape", [out], shape, dtype, name=node.name)
+
+
+def _batch_joins_rows(x: Value, w: Value) -> bool:
+    """A batch of whole tiles of rows against one matrix."""
+    batched = len(x.shape) > 2 and volume(x.shape[:-2]) > 1
+    return batched and len(w.shape) == 2 and x.shape[-2] % TILE == 0
 
 
 @lowers(aten.linear.default)

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from temper.frontend.lowering.builder import Builder, Value
+from temper.frontend.lowering.data import permute
 from temper.frontend.lowering.elementwise import result
 from temper.frontend.lowering.registry import lowers
 from temper.frontend.node import Node
@@ -42,7 +43,7 @@ def _conv(
     flat = b.flat(x)
     assert flat.image is not None
     n, c, h, w = flat.image
-    kernel = list(weight.shape[-2:])
+    kernel = [1, *weight.shape[2:]][-2:]
     out_channels = out_image[1]
     prepared_shape = (1, 1, kernel[0] * kernel[1] * weight.shape[1], weight.shape[0])
     weight = b.on_device(weight)
@@ -138,15 +139,11 @@ def lower_conv(b: Builder, node: Node) -> Value | None:
         values = values * (len(kernel) // len(values))
         sides = [(v, v) for v in values]
     if flat_1d:
+        # Channels last at once: (N, C, 1, L) would fill every tile with one row.
         n, c, length = x.shape
-        x = b.emit("Reshape", [b.plain(x)], (n, c, 1, length), x.dtype, name=x.name)
-        weight = b.emit(
-            "Reshape",
-            [weight],
-            (*weight.shape[:2], 1, weight.shape[2]),
-            weight.dtype,
-            name=weight.name,
-        )
+        rows = permute(b, b.plain(x), [0, 2, 1], x.name)
+        x = b.emit("Reshape", [rows], (1, 1, n * length, c), x.dtype, name=x.name)
+        x = replace(x, shape=(n, c, 1, length), image=(n, c, 1, length))
         step, spread, sides = [1, *step], [1, *spread], [(0, 0), *sides]
         before = [(0, 0), before[-1]]
         image: tuple[int, ...] = (shape[0], shape[1], 1, shape[2])
@@ -170,7 +167,9 @@ def lower_conv(b: Builder, node: Node) -> Value | None:
         out_image=image,
     )
     if flat_1d:
-        return b.emit("Reshape", [b.plain(out)], shape, dtype, name=node.name)
+        n, c, length = shape
+        rows = b.emit("Reshape", [replace(out, image=None)], (n, length, c), dtype, name=node.name)
+        return permute(b, rows, [0, 2, 1], node.name)
     return b.settle(out)
 
 
@@ -218,6 +217,10 @@ def _pool(
     flat = b.flat(b[node.args[0]])
     assert flat.image is not None
     n, c, h, w = flat.image
+    if ceil_mode and not any(padding) and kernel[0] >= h and kernel[1] >= w:
+        if function == "avg" and divisor is None:
+            return spatial_mean(b, node, flat)
+        kernel, stride, ceil_mode = [h, w], [h, w], False
     # Tiles are turned into rows by the halo that ttnn puts before a pool.
     out = b.emit(
         "Pool2d",
