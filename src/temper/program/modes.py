@@ -18,7 +18,7 @@ from temper.program.conv_config import ConvConfig, even_split
 from temper.program.matmul_config import MULTI_CORE, REUSE_1D, MatmulConfig
 from temper.program.matmul_config import choose as choose_matmul
 from temper.program.op import Op
-from temper.program.tensor import DRAM, SRAM, TILE, Memory, TensorSpec, ceil_div
+from temper.program.tensor import DRAM, SRAM, TILE, Memory, TensorSpec, ceil_div, is_view
 from temper.program.window_modes import window_configs
 
 Specs = Sequence[TensorSpec]
@@ -66,11 +66,16 @@ def modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, *, sram: bool) -> l
         return _matmul_modes(op, inputs, outputs, chip, sram)
     found = _interleaved(op, inputs, outputs, sram)
     if sram and all(s.layout == "tile" for s in (*inputs, *outputs)):
-        if op.kind in _ELEMENTWISE:
+        if op.kind in _ELEMENTWISE or _view(op, inputs, outputs):
             found += _elementwise_modes(inputs, outputs, chip)
         elif op.kind == "LayerNorm":
             found += _norm_modes(op, inputs, outputs, chip)
     return found
+
+
+def _view(op: Op, inputs: Specs, outputs: Specs) -> bool:
+    """A reshape that moves nothing when both sides lie in the same memory."""
+    return op.kind == "Reshape" and is_view(inputs[0].with_memory(outputs[0].memory), outputs[0])
 
 
 def _interleaved(op: Op, inputs: Specs, outputs: Specs, sram: bool) -> list[Mode]:

@@ -131,7 +131,7 @@ def is_view(before: TensorSpec, after: TensorSpec) -> bool:
         after.layout,
         after.memory,
     )
-    if not same or before.memory.sharded:
+    if not same or (before.memory.sharded and before.physical_2d != after.physical_2d):
         return False
     (batch, rows, columns), (batch2, rows2, columns2) = before.matrix, after.matrix
     if columns != columns2 or batch * rows != batch2 * rows2:

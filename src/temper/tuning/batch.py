@@ -23,6 +23,7 @@ _AS_GOOD = 0.98
 # How closely the largest batch is found, and in how many tries.
 _NEAR = 0.02
 _TRIES = 8
+_FAR = 8
 # Share of activation bytes in SRAM that counts as leaving it.
 _LEFT_SRAM = 0.10
 
@@ -150,14 +151,23 @@ class _Sweep:
         return f"memory ends at batch {self.too_large}: {_first_line(self.failure)}"
 
     def _largest(self, limit: int) -> None:
-        """DRAM grows by nearly the same amount a sample: go where it would end, to 2%."""
+        """DRAM grows by nearly the same amount a sample: go where it would end, to 2%.
+
+        Huge batches take long to place, so the line is first drawn from a batch eight times
+        larger, then checked a little below its end and a little above.
+        """
+        share = 0.9
         for _ in range(_TRIES):
             good = max(self.points)
             bad = self.too_large or limit + 1
             if bad - good <= max(1, good * _NEAR):
                 return
-            batch = min(self._predicted(), bad - max(1, int(good * _NEAR)))
-            self.attempt(max(good + 1, batch))
+            end = self._predicted()
+            if end > _FAR * good:
+                batch = _FAR * good
+            else:
+                batch, share = int(end * share), 1 + _NEAR / 2
+            self.attempt(batch if good < batch < bad else (good + bad) // 2)
 
     def _predicted(self) -> int:
         last = sorted(self.points)[-2:]
@@ -166,11 +176,10 @@ class _Sweep:
         before, after = (self.points[b] for b in last)
         each = (after.dram_bytes - before.dram_bytes) / (after.batch - before.batch)
         if each <= 0:
-            return 2 * after.batch
+            return _FAR * after.batch + 1
         chip = chips.get(self.chip)
         room = chip.dram_banks * chip.dram_bank_bytes - after.dram_bytes
-        # A step beyond the line, so that the search brackets the end from both sides.
-        return after.batch + int(room / each * (1 + _NEAR / 2))
+        return after.batch + int(room / each)
 
     def between(self) -> None:
         """Around the best batch, three quarters and one and a half of it, while they win."""
