@@ -21,7 +21,7 @@ _FALLS = 0.97
 # A smaller batch within this of the best is as good, and quicker.
 _AS_GOOD = 0.98
 # How closely the largest batch is found, and in how many tries.
-_NEAR = 0.02
+_NEAR = 0.05
 _TRIES = 8
 _FAR = 8
 # Share of activation bytes in SRAM that counts as leaving it.
@@ -151,22 +151,22 @@ class _Sweep:
         return f"memory ends at batch {self.too_large}: {_first_line(self.failure)}"
 
     def _largest(self, limit: int) -> None:
-        """DRAM grows by nearly the same amount a sample: go where it would end, to 2%.
+        """DRAM grows by nearly the same amount a sample: go where it would end, to 5%.
 
         Huge batches take long to place, so the line is first drawn from a batch eight times
         larger, then checked a little below its end and a little above.
         """
-        share = 0.9
+        share = 0.8
         for _ in range(_TRIES):
             good = max(self.points)
             bad = self.too_large or limit + 1
             if bad - good <= max(1, good * _NEAR):
                 return
-            end = self._predicted()
-            if end > _FAR * good:
-                batch = _FAR * good
+            end = self._predicted() * share
+            if end > good * _FAR:
+                batch = good * _FAR
             else:
-                batch, share = int(end * share), 1 + _NEAR / 2
+                batch, share = int(end), 1.0
             self.attempt(batch if good < batch < bad else (good + bad) // 2)
 
     def _predicted(self) -> int:
