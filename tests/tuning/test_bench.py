@@ -68,6 +68,7 @@ def test_a_slower_run_fails_the_gate_and_an_equal_one_does_not(
     path = tmp_path / "base.json"
     baseline.save(measured, path)
     base = baseline.read(path)
+    base["findings"], base["warmup"]["ns"] = [], [9.0, 3.0, 3.0, 3.0]
     assert not any(v.failed for v in baseline.against(measured, base, 0.05))
     base["modelled"]["call_ns"] *= 0.8
     base["measured"]["trials_ns"] = [[v / 3 for v in t] for t in base["measured"]["trials_ns"]]
@@ -148,16 +149,16 @@ def test_lint_of_a_script_points_at_lines_and_passes_a_good_one(tmp_path: Path) 
         lint_script(path)
 
 
-def test_the_command_compares_two_settings_and_saves(tmp_path: Path) -> None:
-    base = tmp_path / "base.json"
+def test_the_command_compares_two_settings_side_by_side() -> None:
     ran = CliRunner().invoke(
         command,
         [f"{HERE / 'tiny.py'}:make", "--batch", "2", "--trials", "3", "--iterations", "5",
-         "--seconds", "3", "--versus", "level=0", "--json", "--save", str(base)],
+         "--seconds", "3", "--versus", "level=0", "--json"],
         catch_exceptions=False,
     )  # fmt: skip
     made = json.loads(ran.stdout)
     assert made["temper"]["settings"]["optimization_level"] == 2
-    versus = made["temper"]["versus"]["result"]
-    assert versus["modelled"]["call_ns"] > made["temper"]["modelled"]["call_ns"]
-    assert base.is_file()
+    versus = made["temper"]["versus"]
+    assert versus["result"]["modelled"]["call_ns"] > made["temper"]["modelled"]["call_ns"]
+    # A busy host may disturb the calls; then no speed-up is claimed.
+    assert versus["refused"] == (ran.exit_code == 1) == (versus["measured"] is None)

@@ -10,7 +10,7 @@ import click
 
 from temper.cli.model import compile_options
 from temper.cli.output import console, emit_json, json_option
-from temper.errors import UsageError
+from temper.errors import TemperError, UsageError
 
 
 @click.command(
@@ -103,12 +103,7 @@ def command(
     first = results[0]
     verdicts = baseline.against(first, base, share) if base else []
     refused = any(r.refused for r in results) and (bool(versus) or bool(base))
-    if save_to:
-        if first.refused:
-            raise UsageError(
-                "a measurement that the lint refuses cannot become a baseline",
-                found=next(f.text for f in first.findings if f.refuse),
-            )
+    if save_to and not first.refused:
         baseline.save(first, save_to, model)
     calls = [[v for t in r.samples_ns for v in t] for r in results]
     compared = compare(calls[0], calls[1]) if versus else None
@@ -131,8 +126,14 @@ def command(
         if compared:
             show_versus(out, results[0], results[1], compared, refused)
         show_verdicts(out, verdicts, share)
-        if save_to:
+        if save_to and not first.refused:
             out.print(f"baseline: {save_to}; next: temper bench {model} --against {save_to}")
+    if save_to and first.refused:
+        raise TemperError(
+            "a measurement that the lint refuses cannot become a baseline",
+            found=next(f.text for f in first.findings if f.refuse),
+            try_=["a quieter host", "more --iterations"],
+        )
     bad = {"ms": "above"}
     outside = any(judgement == bad.get(e.unit, "below") for e, judgement in first.expected)
     if refused or outside or any(v.failed for v in verdicts):
