@@ -12,9 +12,7 @@ from temper.cost import evidence
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cost.md"
 BEGIN, END = "<!-- evidence -->", "<!-- end of evidence -->"
 ARCHES = {"wormhole_b0": "Wormhole", "blackhole": "Blackhole", "grayskull": "Grayskull"}
-HEAD = (
-    "| family | rows | median % | p90 % | bias % | rank corr. | in band % | repeats % |"
-)
+HEAD = "| family | rows | median % | p90 % | bias % | rank corr. | in band % | repeats % |"
 
 
 def figure(value: float | None, digits: int = 0) -> str:
