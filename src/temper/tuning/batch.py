@@ -86,7 +86,7 @@ def tune_batch(
         raise UsageError("the largest batch to try is at least 1")
     sweep = _Sweep(source, dict(options or {}), dtype, progress)
     ended = sweep.double(limit, to_the_end)
-    sweep.between()
+    sweep.between(limit)
     points = tuple(sorted(sweep.points.values(), key=lambda p: p.batch))
     if not points:
         assert sweep.failure is not None
@@ -181,7 +181,7 @@ class _Sweep:
         room = chip.dram_banks * chip.dram_bank_bytes - after.dram_bytes
         return after.batch + int(room / each)
 
-    def between(self) -> None:
+    def between(self, limit: int) -> None:
         """Around the best batch, three quarters and one and a half of it, while they win."""
         for _ in range(3):
             best = max(self.points.values(), key=lambda p: p.samples_per_s, default=None)
@@ -190,7 +190,8 @@ class _Sweep:
             below = max((b for b in self.points if b < best.batch), default=best.batch)
             above = min((b for b in self.points if b > best.batch), default=2 * best.batch)
             for batch in ((below + best.batch) // 2, (best.batch + above) // 2):
-                self.attempt(batch)
+                if batch <= limit:
+                    self.attempt(batch)
             if max(self.points.values(), key=lambda p: p.samples_per_s) is best:
                 return
 
