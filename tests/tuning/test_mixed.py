@@ -10,11 +10,12 @@ import torch
 from tiny import make, three
 
 from temper.formats import pcc
+from temper.frontend.pipeline import compile_model
 from temper.tuning.accuracy import floors
 from temper.tuning.engine import Engine, Setting
 from temper.tuning.globs import compress
 from temper.tuning.mixed import Point, front, solve
-from temper.tuning.variants import FORMATS
+from temper.tuning.variants import FORMATS, units
 
 
 def test_the_assignment_is_the_best_that_brute_force_finds() -> None:
@@ -69,3 +70,12 @@ def test_accuracy_is_measured_against_float32_on_the_users_inputs() -> None:
         expected = model(*inputs)
     assert pcc(engine.expected, expected) == 1.0
     assert engine.measure(Setting(level=1), {})["pcc"] > 0.999
+
+
+def test_convolutions_that_run_as_matmuls_are_no_weights_to_convert() -> None:
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(32, 64, 1), torch.nn.Flatten(), torch.nn.Linear(1024, 16)
+    )
+    x = torch.randn(1, 32, 4, 4, dtype=torch.bfloat16)
+    built = compile_model(model.eval().bfloat16(), (x,), options={"optimization_level": 2})
+    assert [unit.paths for unit in units(built.programs[0])] == [("2.weight",)]

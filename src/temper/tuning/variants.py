@@ -16,6 +16,9 @@ from temper.program import Op, Program
 
 # Names as override files have them, most exact first.
 FORMATS = ("bf16", "bfp_bf8", "bfp_bf4")
+# What the compiler looks through from a matmul to its weight. Prepared or folded convolution
+# weights are none that it converts, even where ttnn runs the convolution as a matmul.
+_LAYOUT_ONLY = frozenset({"Transpose", "Permute", "Reshape", "Typecast", "Concat", "Repeat"})
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ def units(program: Program) -> list[Unit]:
         while waiting:
             name = waiting.pop(0)
             if name in made:
+                known = known and program.const_ops[made[name]].kind in _LAYOUT_ONLY
                 chain.add(made[name])
                 waiting += program.const_ops[made[name]].inputs
             elif name in program.weights:
