@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from temper.formats import BLOCK_FORMATS
-from temper.program import SRAM, Op, Program, TensorSpec
+from temper.program import SRAM, Op, Program, TensorSpec, weights
 from temper.program.tensor import TILE
 
 # Ops that only change layout, memory or format of a value.
@@ -22,11 +22,7 @@ LAYOUT_FAMILIES = frozenset(
 
 def matmul_weights(program: Program) -> dict[str, list[int]]:
     """Weights that matmuls read, and which ops read them."""
-    found: dict[str, list[int]] = {}
-    for index, op in enumerate(program.ops):
-        if op.kind == "Matmul" and len(op.inputs) > 1 and op.inputs[1] in program.weights:
-            found.setdefault(op.inputs[1], []).append(index)
-    return found
+    return {w.value: list(w.readers) for w in weights.matmul_weights(program)}
 
 
 def with_weight_format(program: Program, fmt: str, only: set[str] | None = None) -> Program | None:

@@ -100,6 +100,7 @@ def program_to_json(program: Program) -> dict[str, Any]:
         "chip": program.chip,
         "values": {name: _spec_to_json(spec) for name, spec in program.values.items()},
         "ops": [_op_to_json(op) for op in program.ops],
+        "const_ops": [_op_to_json(op) for op in program.const_ops],
         "inputs": list(program.inputs),
         "outputs": list(program.outputs),
         "weights": dict(program.weights),
@@ -118,6 +119,7 @@ def program_from_json(data: Mapping[str, Any]) -> Program:
             outputs=tuple(data["outputs"]),
             weights=dict(data["weights"]),
             options=dict(data["options"]),
+            const_ops=tuple(_op_from_json(op) for op in data.get("const_ops", ())),
         )
     except WRONG_SHAPE as error:
         raise BadFileError(f"a program record is damaged: {error!r}") from error

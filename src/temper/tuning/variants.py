@@ -6,6 +6,7 @@ is finally chosen is compiled for real.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,12 +14,10 @@ from typing import Any
 from temper.cost import ProgramCost, estimate
 from temper.formats.names import canonical_format
 from temper.program import Op, Program
+from temper.program.weights import matmul_weights
 
 # Names as override files have them, most exact first.
 FORMATS = ("bf16", "bfp_bf8", "bfp_bf4")
-# What the compiler looks through from a matmul to its weight. Prepared or folded convolution
-# weights are none that it converts, even where ttnn runs the convolution as a matmul.
-_LAYOUT_ONLY = frozenset({"Transpose", "Permute", "Reshape", "Typecast", "Concat", "Repeat"})
 
 
 @dataclass(frozen=True)
@@ -38,38 +37,11 @@ class Unit:
 
 def units(program: Program) -> list[Unit]:
     """Every matmul operand that comes from the model's weights alone, in the order of use."""
-    made = {name: i for i, op in enumerate(program.const_ops) for name in op.outputs}
-    readers: dict[str, list[int]] = {}
-    for index, op in enumerate(program.ops):
-        if op.kind == "Matmul" and len(op.inputs) > 1:
-            readers.setdefault(op.inputs[1], []).append(index)
-    found = []
-    for value, users in readers.items():
-        chain: set[int] = set()
-        paths: list[str] = []
-        waiting = [value]
-        known = True
-        while waiting:
-            name = waiting.pop(0)
-            if name in made:
-                known = known and program.const_ops[made[name]].kind in _LAYOUT_ONLY
-                chain.add(made[name])
-                waiting += program.const_ops[made[name]].inputs
-            elif name in program.weights:
-                paths.append(program.weights[name])
-            else:
-                known = False
-        spec = program.spec(value)
-        # A vector is no weight that the compiler converts, nor is a constant of the graph.
-        if known and paths and spec.format in ("bfloat16", "float32") and len(spec.shape) >= 2:
-            elements = 1
-            for size in spec.shape:
-                elements *= size
-            found.append(
-                Unit(value, tuple(dict.fromkeys(paths)), tuple(users), tuple(sorted(chain)),
-                     elements)
-            )  # fmt: skip
-    return found
+    return [
+        Unit(w.value, w.paths, w.readers, w.chain, math.prod(program.spec(w.value).shape))
+        for w in matmul_weights(program)
+        if program.spec(w.value).format in ("bfloat16", "float32")
+    ]
 
 
 def variant(
