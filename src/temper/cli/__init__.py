@@ -80,16 +80,21 @@ def temper(ctx: click.Context, debug: bool) -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Entry point: user errors are printed in one template, exit codes are 0, 1 or 2."""
+    """Entry point of ``temper``."""
+    run_command(temper, "temper", argv)
+
+
+def run_command(command: click.Command, name: str, argv: list[str] | None = None) -> None:
+    """Run and exit: user errors are printed in one template, exit codes are 0, 1 or 2."""
     args = sys.argv[1:] if argv is None else argv
     debug = "--debug" in args or bool(os.environ.get("TEMPER_DEBUG"))
     try:
-        code = temper.main(args=args, prog_name="temper", standalone_mode=False)
+        code = command.main(args=args, prog_name=name, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
     except TemperError as error:
         if debug:
             traceback.print_exc()
-        click.echo(f"temper: {error}", err=True)
+        click.echo(f"{name}: {error}", err=True)
         sys.exit(error.exit_code)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -97,7 +102,7 @@ def main(argv: list[str] | None = None) -> None:
         error.show()
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("temper: interrupted", err=True)
+        click.echo(f"{name}: interrupted", err=True)
         sys.exit(130)
     except BrokenPipeError:
         # The reader of our output went away (head, less); not a fault.

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from temper.cli import run_command
 from temper.cli.output import console, emit_json, json_option, table
-from temper.errors import TemperError
 
 if TYPE_CHECKING:
     from temper.frontend.forge_loader import NamedModel
@@ -145,17 +145,7 @@ def template_command(
 
 def template_main(argv: list[str] | None = None) -> None:
     """Entry point of ``tt-gen-weight-template``."""
-    try:
-        template_command.main(args=argv, standalone_mode=False)
-    except TemperError as error:
-        click.echo(f"tt-gen-weight-template: {error}", err=True)
-        sys.exit(error.exit_code)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(2)
-    except (click.Abort, KeyboardInterrupt):
-        click.echo("tt-gen-weight-template: interrupted", err=True)
-        sys.exit(130)
+    run_command(template_command, "tt-gen-weight-template", argv)
 
 
 def _is_callable_argument(argument: str) -> bool:
