@@ -328,3 +328,8 @@ def test_source_lines_point_into_the_users_file() -> None:
     sources = [op.source for op in built.program.ops]
     assert all(s.file.endswith("test_passes.py") and s.line > 0 for s in sources)
     assert sources[-1].module == "o"
+
+
+def test_a_pattern_that_matches_no_weight_is_said_with_the_nearest_name() -> None:
+    with pytest.warns(UserWarning, match=r"q\.wieght.*q\.weight"):
+        build(Attention(), X, weight_dtype_overrides={"q.wieght": "bfp_bf8"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import warnings
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
@@ -90,7 +91,13 @@ def _requests(captured: Captured, options: Options) -> tuple[dict[str, str], dic
     overrides = options["weight_dtype_overrides"]
     if overrides:
         names = [clean(a.path) for a in captured.arguments if a.role == "weight"]
-        for name, pattern, dtype in _matched(names, read_config(overrides)):
+        rules = read_config(overrides)
+        for pattern in rules:
+            if pattern != DEFAULT_KEY and not any(fnmatchcase(name, pattern) for name in names):
+                near = difflib.get_close_matches(pattern, names, n=2, cutoff=0.4)
+                hint = f"; the nearest is {' or '.join(near)}" if near else ""
+                warnings.warn(f"weight override {pattern!r} matches no weight{hint}", stacklevel=2)
+        for name, pattern, dtype in _matched(names, rules):
             requested[name] = canonical_format(dtype)
             origins[name] = pattern
     by_path = {a.path: clean(a.path) for a in captured.arguments if a.role == "weight"}
