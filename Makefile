@@ -19,7 +19,7 @@ $(STAMP): $(INPUTS)
 	    'torch==2.13.0' scikit-build-core nanobind cmake ninja \
 	    || { echo "make: installing the build tools failed" >&2; exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt \
-	    --no-build-isolation -e '.[dev]' \
+	    --no-build-isolation -e '.[dev,ray]' \
 	    || { echo "make: installing temper failed" >&2; exit 1; }
 	@touch $@
 

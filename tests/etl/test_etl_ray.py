@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from temper.etl.distributed import run_on_ray  # noqa: E402
 
 @pytest.fixture(scope="module", autouse=True)
 def _cluster() -> object:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()

@@ -96,6 +96,8 @@ def run_on_ray(
     **options: Any,
 ) -> Report:
     """``Pipeline.run`` on the Ray cluster that is connected, or on a local one."""
+    # A cluster that starts here reports to no one; a setting of the user's stands.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
     except ImportError:
