@@ -19,6 +19,7 @@ from temper.etl.schema import Schema
 STEP_BYTES = 8 << 20
 BLOCK_BYTES = 256 << 10  # the kernels' unit (kernels/etl_text.hpp, kBlock)
 BATCH_ROWS = 1 << 16
+WHOLE_GROUP_BYTES = 256 << 20
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 _TEXT = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 _PARQUET = {".parquet", ".pq"}
@@ -132,15 +133,17 @@ class Source:
                 encoded = _encoded_columns(parquet.read_metadata(self.path), plans)
                 with parquet.ParquetFile(self.path, read_dictionary=encoded) as file:
                     skip = position
-                    groups: list[int] = []
                     for index in range(file.num_row_groups):
-                        rows = file.metadata.row_group(index).num_rows
-                        if not groups and skip >= rows:
-                            skip -= rows
+                        group = file.metadata.row_group(index)
+                        if skip >= group.num_rows:
+                            skip -= group.num_rows
+                            continue
+                        if _is_small(group, names):
+                            found = iter(file.read_row_group(index, names).to_batches())
                         else:
-                            groups.append(index)
-                    found = file.iter_batches(BATCH_ROWS, row_groups=groups, columns=names)
-                    yield from _after(found, skip)
+                            found = file.iter_batches(BATCH_ROWS, row_groups=[index], columns=names)
+                        yield from _after(found, skip)
+                        skip = 0
                 return
             with pa.memory_map(self.path) as memory:
                 try:
@@ -231,6 +234,14 @@ def _encoded_columns(metadata: Any, plans: Sequence[ColumnPlan]) -> list[str]:
         and column.physical_type == "BYTE_ARRAY"
         and column.total_uncompressed_size < 5 * column.num_values
     ]
+
+
+def _is_small(group: Any, names: Sequence[str]) -> bool:
+    """Whether a row group may be decoded at once, which is faster than in batches."""
+    columns = [group.column(index) for index in range(group.num_columns)]
+    sizes = [column.total_uncompressed_size for column in columns if column.path_in_schema in names]
+    # A decoded value takes its bytes and an offset or an index besides.
+    return bool(sum(sizes) + 8 * len(sizes) * group.num_rows < WHOLE_GROUP_BYTES)
 
 
 def _after(batches: Iterator[Any], skip: int) -> Iterator[Any]:
