@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 @click.option("--pipeline", "pipeline_file", help="Pipeline file (JSON); default: Criteo's usual.")
 @click.option("--modulus", default=100_000, show_default=True, help="Of the default pipeline.")
 @click.option("--format", "kind", default="parquet", show_default=True, help="parquet or arrow.")
-@click.option("--compression", default="lz4", show_default=True, help="none, lz4, zstd, snappy.")
+@click.option(
+    "--compression",
+    help="packed (dictionaries and packed bits; parquet's default), none, lz4 (arrow's), zstd, "
+    "snappy.",
+)
 @click.option("--on-error", default="error", show_default=True, help="error, skip or fill.")
 @click.option("--delimiter", help="Of text files; default: tab, comma for .csv.")
 @click.option("--resume", is_flag=True, help="Continue an interrupted run.")
@@ -34,7 +38,7 @@ def command(
     pipeline_file: str | None,
     modulus: int,
     kind: str,
-    compression: str,
+    compression: str | None,
     on_error: str,
     delimiter: str | None,
     resume: bool,

@@ -78,7 +78,7 @@ def map_split(pipeline: Pipeline, split: Split, target: Output) -> dict[str, Any
     for part, buffers in executor.parts(split.sources, Position()):
         if part.batch.num_rows or (split.number == 0 and not names):
             name = f"part-{split.number:05d}-{len(names):05d}.{target.kind}"
-            target.write_file(name, part.batch)
+            target.write_file(name, target.encode(part.batch))
             names.append(name)
         executor.release(buffers)
     counters = executor.counters
@@ -92,7 +92,7 @@ def run_on_ray(
     output: str | os.PathLike[str],
     *,
     format: str = "parquet",
-    compression: str = "lz4",
+    compression: str | None = None,
     **options: Any,
 ) -> Report:
     """``Pipeline.run`` on the Ray cluster that is connected, or on a local one."""

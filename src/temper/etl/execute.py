@@ -290,7 +290,11 @@ class Executor:
             _expand(plan, out[:rows]) if plan.expand else pa.array(out[:rows])
             for plan, out in zip(self.plans, buffers.out, strict=True)
         ]
-        return pa.RecordBatch.from_arrays(arrays, names=[plan.name for plan in self.plans])
+        fields = [
+            pa.field(plan.name, array.type, nullable=False)
+            for plan, array in zip(self.plans, arrays, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
 def _expand(plan: ColumnPlan, ids: Any) -> Any:

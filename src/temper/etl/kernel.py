@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from temper._version import __version__
 from temper.kernels import native as _native
 
 Buffer = npt.NDArray[Any]
@@ -160,6 +161,27 @@ def run_vocabularies(tasks: Sequence[Task]) -> list[int]:
     from temper.etl import pure
 
     return [pure.run_task(task) for task in tasks]
+
+
+# Arrow type -> Parquet's physical type (kernels/etl_parquet_write.hpp).
+_PHYSICAL = {"int32": 1, "int64": 2, "float": 4}
+
+
+def encode_parquet(batch: Any, spare: Any = None) -> Any:
+    """The batch as a Parquet file in memory; None if a column is not plain numbers.
+
+    ``spare`` is an earlier result that is no longer needed: its memory is used again.
+    """
+    columns = []
+    for name, array in zip(batch.schema.names, batch.columns, strict=True):
+        kind = str(array.type)
+        if kind not in _PHYSICAL or array.null_count or not native():
+            return None
+        values = array.buffers()[1].address + array.offset * array.type.bit_width // 8
+        columns.append((name, _PHYSICAL[kind], values))
+    file = spare or _compiled().EtlParquetFile()
+    file.encode(columns, batch.num_rows, f"temper version {__version__}", threads())
+    return file
 
 
 def _address(memory: memoryview) -> int:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from temper.errors import BadFileError, UsageError
 from temper.etl import vocabulary
 from temper.etl.execute import Counters, Position
+from temper.etl.packed import Packer
 
 MANIFEST = "_temper_etl.json"
 VOCABULARY = "_vocabulary.arrow"
-FORMATS = ("parquet", "arrow")
-COMPRESSIONS = ("none", "lz4", "zstd", "snappy")
+# The first is the default. "packed" is what the kernels write: dictionaries and packed bits.
+COMPRESSIONS = {
+    "parquet": ("packed", "none", "lz4", "zstd", "snappy"),
+    "arrow": ("lz4", "zstd", "none"),
+}
 _VERSION = 1
 
 
@@ -35,19 +40,31 @@ class Manifest:
     done: bool = False
 
 
+@dataclass(frozen=True)
+class Encoded:
+    """One part's rows and what writes them to a path."""
+
+    rows: int
+    write: Callable[[Path], None]
+
+
 class Output:
     """A folder of part files. Every file is written beside and renamed, the manifest last."""
 
-    def __init__(self, folder: str | os.PathLike[str], kind: str, compression: str) -> None:
-        if kind not in FORMATS:
-            raise UsageError(f"no output format {kind!r}", allowed=FORMATS)
-        if compression not in COMPRESSIONS:
-            raise UsageError(f"no compression {compression!r}", allowed=COMPRESSIONS)
-        if kind == "arrow" and compression == "snappy":
-            raise UsageError("Arrow files have no snappy compression", allowed=COMPRESSIONS[:3])
+    def __init__(
+        self, folder: str | os.PathLike[str], kind: str, compression: str | None = None
+    ) -> None:
+        if kind not in COMPRESSIONS:
+            raise UsageError(f"no output format {kind!r}", allowed=list(COMPRESSIONS))
+        compression = compression or COMPRESSIONS[kind][0]
+        if compression not in COMPRESSIONS[kind]:
+            raise UsageError(
+                f"{kind} files have no compression {compression!r}", allowed=COMPRESSIONS[kind]
+            )
         self.folder = Path(folder)
         self.kind = kind
         self.compression = compression
+        self._packer = Packer()
 
     def prepare(self, pipeline: str, inputs: list[dict[str, Any]], *, resume: bool) -> Manifest:
         """The manifest to continue from; a folder of another run is an error."""
@@ -85,29 +102,45 @@ class Output:
                 leftover.unlink()
         return manifest
 
-    def write_part(self, manifest: Manifest, batch: Any) -> None:
+    def encode(self, batch: Any) -> Encoded:
+        """The batch ready to be written: packed columns are encoded now, on all cores."""
+        write = self._packer.encode(batch) if self.compression == "packed" else None
+        return Encoded(batch.num_rows, write or partial(self._write_arrow, batch))
+
+    def write_part(self, manifest: Manifest, encoded: Encoded) -> None:
         """One part file; it counts once ``commit`` has listed it."""
         name = f"part-{len(manifest.parts):05d}.{self.kind}"
-        self.write_file(name, batch)
-        manifest.parts.append({"file": name, "rows": batch.num_rows})
+        self.write_file(name, encoded)
+        manifest.parts.append({"file": name, "rows": encoded.rows})
 
-    def write_file(self, name: str, batch: Any) -> None:
+    def write_file(self, name: str, encoded: Encoded) -> None:
         """One batch as one file, written beside and renamed."""
+        beside = self.folder / f"{name}.tmp"
+        try:
+            encoded.write(beside)
+            os.replace(beside, self.folder / name)
+        except BaseException:
+            beside.unlink(missing_ok=True)
+            raise
+
+    def _write_arrow(self, batch: Any, path: Path) -> None:
         import pyarrow as pa
         from pyarrow import feather, parquet
 
-        beside = self.folder / f"{name}.tmp"
         table = pa.Table.from_batches([batch])
+        packed = self.compression == "packed"
+        plain = self.compression == "none" or packed
         if self.kind == "parquet":
-            # Columns of hashes and logarithms gain nothing from dictionaries or statistics.
+            # Columns of hashes and logarithms gain little from dictionaries under a compressor,
+            # and nothing from statistics.
             parquet.write_table(
-                table, beside, compression=self.compression, use_dictionary=False,
-                write_statistics=False,
+                table, path, compression="none" if plain else self.compression,
+                use_dictionary=packed, write_statistics=False,
             )  # fmt: skip
         else:
-            plain = "uncompressed" if self.compression == "none" else self.compression
-            feather.write_feather(table, str(beside), compression=plain)
-        os.replace(beside, self.folder / name)
+            feather.write_feather(
+                table, str(path), compression="uncompressed" if plain else self.compression
+            )
 
     def write_words(self, manifest: Manifest, words: Mapping[str, vocabulary.Words]) -> None:
         """The keys that vocabularies gained since the last part."""

@@ -25,7 +25,7 @@ from temper.etl.operators import (
     VocabMap,
     operator_from_dict,
 )  # fmt: skip
-from temper.etl.output import VOCABULARY, Manifest, Output, fingerprint
+from temper.etl.output import VOCABULARY, Encoded, Manifest, Output, fingerprint
 from temper.etl.plan import ColumnPlan, plan_columns, stages
 from temper.etl.schema import CRITEO, Schema, load_schema
 from temper.etl.sources import Source, open_sources
@@ -139,7 +139,7 @@ class Pipeline:
         output: str | os.PathLike[str],
         *,
         format: str = "parquet",
-        compression: str = "lz4",
+        compression: str | None = None,
         resume: bool = False,
         progress: Callable[[Progress], None] | None = None,
         **options: Any,
@@ -294,9 +294,10 @@ class Pipeline:
                     live = executor.vocabularies[name]
                     words[name] = vocabulary.snapshot(live, counted=False, start=start)
                     known[name] = len(live)
+                encoded = target.encode(part.batch)
                 if pending is not None:
                     pending.result()
-                pending = pool.submit(self._save, target, manifest, part, words)
+                pending = pool.submit(self._save, target, manifest, part, encoded, words)
                 pending.add_done_callback(partial(_release, executor, buffers))
                 tell(_progress("rows", part, sources, started))
             if pending is not None:
@@ -306,17 +307,20 @@ class Pipeline:
 
     @staticmethod
     def _save(
-        target: Output, manifest: Manifest, part: Part, words: Mapping[str, vocabulary.Words]
-    ) -> None:
+        target: Output, manifest: Manifest, part: Part, encoded: Encoded,
+        words: Mapping[str, vocabulary.Words],
+    ) -> None:  # fmt: skip
         try:
-            if part.batch.num_rows or not manifest.parts:
-                target.write_part(manifest, part.batch)
+            if encoded.rows or not manifest.parts:
+                target.write_part(manifest, encoded)
             if words:
                 target.write_words(manifest, words)
             manifest.position, manifest.counters = part.position, part.counters
             target.commit(manifest)
         except OSError as error:
-            raise UsageError(f"cannot write to {target.folder}: {error.strerror}") from None
+            raise UsageError(
+                f"cannot write to {target.folder}: {error.strerror or error}"
+            ) from None
 
 
 def criteo_pipeline(modulus: int = 100_000, **options: Any) -> Pipeline:

@@ -5,10 +5,9 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
-#include <functional>
-#include <mutex>
 #include <stdexcept>
 
+#include "etl_spread.hpp"
 #include "etl_text.hpp"
 #include "etl_vocabulary.hpp"
 
@@ -16,18 +15,6 @@ namespace nb = nanobind;
 using namespace temper_etl;
 
 namespace {
-
-// Runs task(0..count) on up to `threads` threads, each task once.
-void spread(size_t count, int threads, const std::function<void(size_t)> &task) {
-    std::atomic<size_t> next{0};
-    auto work = [&] {
-        for (size_t k; (k = next++) < count;) task(k);
-    };
-    std::vector<std::thread> pool;
-    for (int t = 1; t < threads && size_t(t) < count; t++) pool.emplace_back(work);
-    work();
-    for (auto &thread : pool) thread.join();
-}
 
 enum class Source : int { I8, I16, I32, I64, U8, U16, U32, F32, F64, Text32, Text64 };
 
@@ -172,7 +159,7 @@ public:
         }
         std::vector<std::vector<std::tuple<int64_t, int>>> bad(work.size());
         nb::gil_scoped_release release;
-        spread(work.size(), threads, [&](size_t k) { one(work[k], bad[k]); });
+        spread(work.size(), threads, [&](size_t k, size_t) { one(work[k], bad[k]); });
         return bad;
     }
 
@@ -222,7 +209,7 @@ std::vector<int64_t> vocabularies(nb::list work, int threads) {
     }
     std::vector<int64_t> unseen(tasks.size(), 0);
     nb::gil_scoped_release release;
-    spread(tasks.size(), threads, [&](size_t k) {
+    spread(tasks.size(), threads, [&](size_t k, size_t) {
         const Task &t = tasks[k];
         auto apply = [&](auto *in) {
             if (t.mode == 0) t.vocabulary->grow(in, t.out, t.rows, t.base);

@@ -5,6 +5,7 @@ namespace nb = nanobind;
 
 void bind_eltwise(nb::module_ &m);
 void bind_etl(nb::module_ &m);
+void bind_etl_parquet_write(nb::module_ &m);
 void bind_formats(nb::module_ &m);
 
 NB_MODULE(_native, m) {
@@ -13,5 +14,6 @@ NB_MODULE(_native, m) {
     m.doc() = "Raw-buffer kernels of Temper.";
     bind_eltwise(m);
     bind_etl(m);
+    bind_etl_parquet_write(m);
     bind_formats(m);
 }
