@@ -53,6 +53,93 @@ def test_a_real_package_gets_no_submodules_of_ours(tmp_path: Path) -> None:
     assert "stand-in" not in done.stderr
 
 
+def installed(tmp_path: Path, source: str) -> subprocess.CompletedProcess[str]:
+    """The script in a Python that has ``site`` as one of its site-packages."""
+    folder = tmp_path / "program"
+    folder.mkdir(exist_ok=True)
+    (folder / "script.py").write_text(source)
+    start = (
+        "import site, sys\nsite.addsitedir(sys.argv.pop(1))\nfrom temper.cli import main\nmain()\n"
+    )
+    return python("-c", start, str(tmp_path / "site"), "run", "script.py", cwd=folder)
+
+
+WHICH = "import tt_torch\nprint(list(tt_torch.__path__)[0])\n"
+
+
+def test_a_package_installed_without_an_init_file_wins_too(tmp_path: Path) -> None:
+    real = tmp_path / "site" / "tt_torch"
+    (real / "tools").mkdir(parents=True)
+    (real / "tools" / "verify.py").write_text("real = True\n")
+    done = installed(tmp_path, WHICH + "from tt_torch.tools.verify import real\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == str(real)
+    assert "stand-in" not in done.stderr
+
+
+def test_an_editable_install_by_path_wins(tmp_path: Path) -> None:
+    real = tmp_path / "checkout" / "tt_torch"
+    real.mkdir(parents=True)
+    (real / "thing.py").write_text("")
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "tt_torch.pth").write_text(f"{real.parent}\n")
+    done = installed(tmp_path, WHICH)
+    assert done.stdout.strip() == str(real), done.stderr
+    assert "stand-in" not in done.stderr
+
+
+FINDER = """
+import sys
+from importlib.machinery import ModuleSpec
+
+class Finder:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name == "tt_torch":
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = [{folder!r}]
+            return spec
+
+sys.meta_path.append(Finder)
+"""
+
+
+def test_an_editable_install_by_finder_wins(tmp_path: Path) -> None:
+    real = tmp_path / "checkout" / "tt_torch"
+    real.mkdir(parents=True)
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "editable_tt.pth").write_text("import editable_tt_finder\n")
+    (tmp_path / "site" / "editable_tt_finder.py").write_text(FINDER.format(folder=str(real)))
+    done = installed(tmp_path, WHICH)
+    assert done.stdout.strip() == str(real), done.stderr
+    assert "stand-in" not in done.stderr
+
+
+@pytest.mark.parametrize("content", [(), ("notes.txt",), ("old_script.py",)])
+def test_a_bare_folder_beside_the_script_hides_nothing(
+    tmp_path: Path, content: tuple[str, ...]
+) -> None:
+    (tmp_path / "tt_torch").mkdir()
+    for name in content:
+        (tmp_path / "tt_torch" / name).write_text("")
+    done = run(tmp_path, "import tt_torch\nprint(tt_torch.__all__)\n")
+    assert "CompilerConfig" in done.stdout, done.stderr
+    assert "tt_torch is a stand-in" in done.stderr
+
+
+def test_an_empty_folder_left_by_an_uninstalled_package_hides_nothing(tmp_path: Path) -> None:
+    (tmp_path / "site" / "tt_torch" / "__pycache__").mkdir(parents=True)
+    done = installed(tmp_path, "import tt_torch\nprint(tt_torch.__all__)\n")
+    assert "CompilerConfig" in done.stdout, done.stderr
+
+
+def test_looking_for_a_package_without_importing_it_says_nothing(tmp_path: Path) -> None:
+    source = "from importlib.util import find_spec\nprint(find_spec('torch_xla') is not None)\n"
+    done = run(tmp_path, source)
+    assert done.stdout.strip() == "True"
+    assert done.stderr == ""
+
+
 def test_stand_ins_are_named_once_on_stderr(tmp_path: Path) -> None:
     source = "import tracy\nimport tracy\nfrom tracy import signpost\nsignpost('a', 'b')\n"
     done = run(tmp_path, source)
@@ -63,14 +150,14 @@ def test_stand_ins_are_named_once_on_stderr(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def installed() -> object:
+def at_hand() -> object:
     install.install()
     yield None
     install.uninstall()
 
 
 @pytest.mark.parametrize("name", [m for top in NAMES for m in install.submodules(top)])
-def test_every_module_names_what_it_has_when_asked_for_more(name: str, installed: None) -> None:
+def test_every_module_names_what_it_has_when_asked_for_more(name: str, at_hand: None) -> None:
     import importlib
 
     module = importlib.import_module(name)
@@ -84,7 +171,7 @@ def test_every_module_names_what_it_has_when_asked_for_more(name: str, installed
     assert not hasattr(module, "warp_drive")
 
 
-def test_a_missing_submodule_names_those_there_are(installed: None) -> None:
+def test_a_missing_submodule_names_those_there_are(at_hand: None) -> None:
     with pytest.raises(ModuleNotFoundError, match=r"torch_xla\.core\.xla_model"):
         import torch_xla.amp  # noqa: F401
 

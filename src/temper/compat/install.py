@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
-STAND_INS = ("torch_xla", "tt_torch", "tracy", "pybuda")
+STAND_INS = (
+    "torch_xla", "tt_torch", "tracy", "pybuda", "forge", "tt_mlir", "ttxla_tools", "torch_plugin_tt",
+)  # fmt: skip
 _FOLDER = Path(__file__).parent / "standins"
+# Names that this process or one that started it has spoken of.
+_TOLD_VARIABLE = "TEMPER_RUN_TOLD"
 
 
 class StandInFinder:
-    """The last finder of ``sys.meta_path``: every other finder, so every real package, wins."""
+    """Asks every other finder first, so that a real package wins, as if ours were installed last.
 
-    def __init__(self) -> None:
-        self.told: set[str] = set()
+    It has to stand first itself: to Python a bare folder of that name is a package too, which a
+    package installed later on the path overrules. Such a folder counts as real only where
+    packages are installed, and when there is code in it.
+    """
+
+    def __init__(self, installed: Sequence[str]) -> None:
+        self.installed = list(installed)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         top, *rest = name.split(".")
-        if top not in STAND_INS or not (not rest or is_stand_in(top)):
+        if top not in STAND_INS or (not is_stand_in(top) if rest else self._is_real(name)):
             return None
         base = _FOLDER.joinpath(top, *rest)
         package = base / "__init__.py"
@@ -34,26 +44,48 @@ class StandInFinder:
                 f"{', '.join(submodules(top))}",
                 name=name,
             )
-        if not rest and top not in self.told:
-            self.told.add(top)
-            print(
-                f"temper: {top} is a stand-in for the virtual chip; the real package is not "
-                "installed",
-                file=sys.stderr,
-            )
         search = [str(base)] if file is package else None
-        return importlib.util.spec_from_file_location(name, file, submodule_search_locations=search)
+        return importlib.util.spec_from_file_location(
+            name, file, loader=_Loader(name, str(file)), submodule_search_locations=search
+        )
+
+    def _is_real(self, name: str) -> bool:
+        for finder in sys.meta_path:
+            if finder is self or not hasattr(finder, "find_spec"):
+                continue
+            spec = finder.find_spec(name, None)
+            if spec is None:
+                continue
+            if spec.origin is not None or finder is not PathFinder:
+                return True
+            places = PathFinder.find_spec(name, self.installed)
+            return places is not None and _has_code(places.submodule_search_locations or ())
+        return False
 
 
-def install() -> None:
-    """Make the stand-ins importable in this process; doing it twice does nothing more."""
+class _Loader(SourceFileLoader):
+    """Says that a stand-in is in use when it is imported, not when someone looks for it."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        if "." not in module.__name__:
+            _tell(module.__name__)
+        super().exec_module(module)
+
+
+def install(places: Sequence[str] | None = None) -> None:
+    """Make the stand-ins importable in this process; doing it twice does nothing more.
+
+    ``places`` are where packages are installed; by default the path without its first entry,
+    which is where the program lies.
+    """
     if not any(isinstance(finder, StandInFinder) for finder in sys.meta_path):
-        sys.meta_path.append(StandInFinder())
+        sys.meta_path.insert(0, StandInFinder(sys.path[1:] if places is None else places))
 
 
 def uninstall() -> None:
     """Take the stand-ins out again, loaded ones too."""
     sys.meta_path[:] = [item for item in sys.meta_path if not isinstance(item, StandInFinder)]
+    os.environ.pop(_TOLD_VARIABLE, None)
     for name in [name for name in sys.modules if name.split(".")[0] in STAND_INS]:
         if is_stand_in(name):
             del sys.modules[name]
@@ -73,3 +105,21 @@ def submodules(top: str) -> list[str]:
         parts = file.relative_to(_FOLDER).with_suffix("").parts
         found.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
     return sorted(found)
+
+
+def _has_code(folders: Sequence[str]) -> bool:
+    return any(
+        file.suffix in (".py", ".so", ".pyd")
+        for folder in folders
+        for file in Path(folder).rglob("*")
+    )
+
+
+def _tell(name: str) -> None:
+    told = os.environ.get(_TOLD_VARIABLE, "").split()
+    if name not in told:
+        os.environ[_TOLD_VARIABLE] = " ".join([*told, name])
+        print(
+            f"temper: {name} is a stand-in for the virtual chip; the real package is not installed",
+            file=sys.stderr,
+        )

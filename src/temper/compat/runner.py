@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 
 from temper import chips
+from temper.compat import children, install
 from temper.compat import clock as virtual_clock
-from temper.compat import install
 from temper.errors import TemperError, UsageError
 
 
@@ -25,6 +25,7 @@ def run_script(
     if chip is not None:
         os.environ["TEMPER_CHIP"] = chips.get(chip).name
     install.install()
+    os.environ.update(children.environment(clock))
     virtual_clock.install(clock)
     if clock != "wall":
         shown = "modelled device and transfer time"
@@ -81,10 +82,8 @@ def _module(name: str, args: Sequence[str]) -> None:
 
 def _set_first_path(folder: str) -> None:
     """The first entry is where ``temper`` itself was started from; python puts the script's."""
-    if sys.path:
-        sys.path[0] = folder
-    else:
-        sys.path.append(folder)
+    if not getattr(sys.flags, "safe_path", False):  # python -P has no such entry
+        sys.path[:1] = [folder]
 
 
 def _below(frames: TracebackType | None) -> TracebackType | None:
