@@ -8,8 +8,7 @@ import pytest
 
 from temper import options
 from temper.compat import install, missing
-from temper.compat.pybuda_config import reset_configuration
-from temper.compat.pybuda_run import TTDevice
+from temper.compat.pybuda_run import reset
 
 
 @pytest.fixture
@@ -19,5 +18,4 @@ def stand_ins() -> Iterator[None]:
     yield
     install.uninstall()
     options.clear_custom_compile_options()
-    reset_configuration()
-    TTDevice.current = None
+    reset()

@@ -64,6 +64,21 @@ def test_a_script_that_waits_for_a_deadline_ends() -> None:
     assert 2 <= rounds <= 3  # sums of hundredths
 
 
+def test_waiting_with_a_timeout_ends_though_the_device_clock_stands_still(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delitem(sys.modules, "queue")  # imported anew it takes the replaced function
+    virtual.install("device")
+    import multiprocessing
+    import queue
+
+    with pytest.raises(queue.Empty):
+        queue.Queue().get(timeout=0.01)
+    receiver, sender = multiprocessing.Pipe()
+    assert not receiver.poll(0.01)
+    sender.close()
+
+
 def test_timeit_follows_and_everything_is_given_back() -> None:
     real = time.perf_counter
     virtual.install("device")

@@ -55,6 +55,7 @@ def test_one_chip_is_all_there_is() -> None:
     import torch_xla
     import torch_xla.distributed.xla_multiprocessing as xmp
     import torch_xla.runtime as xr
+    from torch_xla.distributed.spmd import Mesh
 
     seen: list[tuple[int, str]] = []
     torch_xla.launch(lambda index, word: seen.append((index, word)), args=("a",))
@@ -63,7 +64,7 @@ def test_one_chip_is_all_there_is() -> None:
     assert xr.global_device_count() == xr.world_size() == torch_xla.device_count() == 1
     refusals = (
         lambda: torch_xla.device(1),
-        xr.use_spmd,
+        lambda: Mesh([0, 1], (1, 2), ("batch", "model")),
         lambda: xmp.spawn(print, nprocs=2),
         lambda: xr.set_device_type("TPU"),
     )
@@ -144,3 +145,109 @@ def test_the_profiler_class_captures_processes_and_writes_the_report(
     profiler.post_process_ops()
     text = (tmp_path / "results" / "perf" / "ops.csv").read_text()
     assert "MatmulDeviceOperation" in text
+
+
+def test_a_mesh_of_the_one_chip_splits_nothing() -> None:
+    import torch_xla.core.xla_model as xm
+    import torch_xla.distributed.spmd as xs
+    import torch_xla.runtime as xr
+    from tt_torch.sharding import sharding_constraint_hook
+
+    xr.use_spmd()
+    assert xr.is_spmd()
+    count = xr.global_runtime_device_count()
+    mesh = xs.Mesh(list(range(count)), (1, count), ("batch", "model"))
+    assert mesh.shape() == {"batch": 1, "model": 1}
+    x = torch.ones(2, 2)
+    assert xs.mark_sharding(x, mesh, ("model", None)) is x
+    assert xm.all_reduce(xm.REDUCE_SUM, x) is x
+    layer = nn.Linear(2, 2)
+    layer.register_forward_hook(sharding_constraint_hook(layer, mesh, (None, None)))
+    assert layer(x).shape == (2, 2)
+    assert xr.global_runtime_device_attributes()[0]["device_arch"] == "wormhole_b0"
+    assert xm.xla_device_kind() == "wormhole_b0"
+
+
+@pytest.mark.parametrize(
+    ("given", "today"),
+    [
+        ({"enable_bfp8_conversion": "true"}, {"experimental_weight_dtype": "bfloat8_b"}),
+        ({"enable_optimizer": True}, {"optimization_level": 1}),
+        ({"enable_optimizer": True, "enable_sharding": True}, {"optimization_level": 2}),
+        ({"enable_optimizer": "false", "enable_l1_interleaved": True}, {}),
+        ({"enable_optimizer": True, "optimization_level": 0}, {"optimization_level": 0}),
+        ({"backend": "codegen_py", "export_path": "model"}, {"export_path": "model"}),
+        (
+            {"enable_fusing_conv2d_with_multiply_pattern": True},
+            {"experimental_enable_fusing_conv2d_with_multiply_pattern": True},
+        ),
+    ],
+)
+def test_option_names_of_older_tt_xla_are_taken_for_todays(
+    given: dict[str, object], today: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch_xla
+
+    torch_xla.set_custom_compile_options(given)
+    assert options.get_custom_compile_options() == today
+    assert ("older" in capsys.readouterr().err) == any(name.startswith("enable") for name in given)
+
+
+@pytest.mark.parametrize("name", ["openxla", "tt-legacy", "tt-experimental"])
+def test_backends_of_other_stacks_are_names_of_the_one_backend(name: str) -> None:
+    import torch_xla  # noqa: F401
+
+    torch._dynamo.reset()
+    model, x = Small().eval(), torch.randn(4, 32)
+    with torch.no_grad():
+        found = torch.compile(model, backend=name)(x)
+        torch.testing.assert_close(found, model(x), rtol=0.05, atol=0.05)
+
+
+def test_backend_options_reach_the_backend_by_name_too(tmp_path: Path) -> None:
+    from tt_torch.dynamo.backend import BackendOptions
+    from tt_torch.tools.utils import CompilerConfig
+
+    config = CompilerConfig()
+    config.enable_optimizer = config.enable_trace = config.enable_program_cache = True
+    config.trace_region_size = 4_000_000
+    given = BackendOptions()
+    given.compiler_config, given.devices, given.buffer_cache = config, [None], {}
+    assert dict(given) == {
+        "optimization_level": 1, "enable_trace": True, "enable_program_cache": True,
+        "trace_region_size": 4_000_000,
+    }  # fmt: skip
+    torch._dynamo.reset()
+    model, x = Small().eval(), torch.randn(4, 32)
+    with torch.no_grad():
+        torch.compile(model, backend="tt", dynamic=False, options=given)(x)
+    given.devices = [None, None]
+    with pytest.raises(UsageError, match="single chip"):
+        dict(given)
+
+
+def test_shapes_may_stand_where_older_scripts_have_them() -> None:
+    from tt_torch.tools.utils import CompileDepth, CompilerConfig
+    from tt_torch.tools.verify import verify_against_golden, verify_module
+
+    verify_module(Small(), [(4, 32)], required_atol=0.05)
+    config = CompilerConfig()
+    config.compile_depth = CompileDepth.COMPILE_OP_BY_OP
+    verify_module(Small(), [(4, 32)], compiler_config=config, required_pcc=1.1)  # not computed
+    a = torch.arange(6.0)
+    pccs, atols, good, near, limits = verify_against_golden([a], [a + 1], False, False, 0.99, 0.5)
+    assert (pccs, atols, good, near, limits) == ([1.0], [1.0], True, False, [0.5])
+    with pytest.raises(AssertionError, match="verification failed"):
+        verify_against_golden([a], [a + 1], True, True, 0.99, 0.5)
+
+
+def test_codegen_exports_the_program_instead(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from tt_torch import codegen_py, parse_compiled_artifacts_from_cache_to_disk
+
+    codegen_py(Small(), torch.randn(4, 32), export_path=str(tmp_path / "model"))
+    assert any(file.suffix == ".txt" for file in (tmp_path / "model").iterdir())
+    assert "generates no code" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="no MLIR"):
+        parse_compiled_artifacts_from_cache_to_disk("cache", "out")

@@ -23,10 +23,11 @@ import click
 def command(
     chip: str | None, clock: str, as_module: bool, script: str, args: tuple[str, ...]
 ) -> None:
-    """Run a Python script or module with torch_xla, tt_torch, tracy and pybuda at hand.
+    """Run a Python script or module with torch_xla, tt_torch, tracy, pybuda and forge at hand.
 
     Packages that are really installed are used; the others are stand-ins for the virtual chip,
-    named once on stderr. Arguments after SCRIPT are the script's own.
+    named once on stderr, also in processes that the script starts. Arguments after SCRIPT are
+    the script's own.
 
     \b
     Examples:

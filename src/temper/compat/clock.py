@@ -13,6 +13,11 @@ from temper.errors import UsageError
 from temper.runtime import clock
 
 _NAMES = ("perf_counter", "monotonic", "time")
+# What waits for real events: with a clock that stands still its deadlines would never come.
+_WAITING = frozenset(
+    ("asyncio", "concurrent", "execnet", "multiprocessing", "queue", "selectors", "socket",
+     "socketserver", "subprocess", "threading")
+)  # fmt: skip
 _real: dict[str, Callable[..., Any]] = {}
 _lock = threading.Lock()
 
@@ -83,8 +88,8 @@ def _reader(
     virtual: VirtualTime, real: Callable[[], Any], base_ns: int, unit: float
 ) -> Callable[[], Any]:
     def read() -> Any:
-        caller = sys._getframe(1).f_globals.get("__name__", "")
-        if caller.startswith("temper."):
+        caller = sys._getframe(1).f_globals.get("__name__", "").partition(".")[0]
+        if caller == "temper" or caller in _WAITING:
             return real()
         shown = base_ns + virtual.now_ns()
         return shown if unit == 1 else shown / unit

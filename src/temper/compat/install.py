@@ -10,8 +10,12 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 
+from temper.compat import dynamo_names
+from temper.compat.dynamo_names import REPLACED
+
 STAND_INS = (
-    "torch_xla", "tt_torch", "tracy", "pybuda", "forge", "tt_mlir", "ttxla_tools", "torch_plugin_tt",
+    "torch_xla", "tt_torch", "tracy", "pybuda", "forge", "tt_mlir", "ttxla_tools",
+    "torch_plugin_tt",
 )  # fmt: skip
 _FOLDER = Path(__file__).parent / "standins"
 # Names that this process or one that started it has spoken of.
@@ -32,6 +36,8 @@ class StandInFinder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if name == REPLACED and any(map(is_stand_in, ("torch_xla", "tt_torch"))):
+            return importlib.util.spec_from_file_location(name, dynamo_names.__file__)
         top, *rest = name.split(".")
         if top not in STAND_INS or (not is_stand_in(top) if rest else self._is_real(name)):
             return None

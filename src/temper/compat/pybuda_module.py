@@ -35,7 +35,17 @@ class Parameter(torch.nn.Parameter):
         return torch.nn.Parameter(torch.zeros(*args), requires_grad)
 
 
-class PyBudaModule(torch.nn.Module):
+class _Runs:
+    """``run``: what PyBuda's own check of an installation calls."""
+
+    def run(self, *args: Any, **kwargs: Any) -> list[Tensor]:
+        from temper.compat.pybuda_run import run_inference
+
+        outputs: list[Tensor] = run_inference(self, inputs=[kwargs or args]).get()
+        return outputs
+
+
+class PyBudaModule(torch.nn.Module, _Runs):
     """A module whose ``forward`` uses torch or ``pybuda.op``; the name is optional here."""
 
     def __init__(self, name: str | None = None) -> None:
@@ -59,8 +69,11 @@ class PyBudaModule(torch.nn.Module):
     def get_constant(self, name: str) -> torch.Tensor:
         return self.get_buffer(name)
 
+    def get_name(self) -> str:
+        return self.name
 
-class PyTorchModule:
+
+class PyTorchModule(_Runs):
     """A torch module under PyBuda's wrapper."""
 
     def __init__(self, name: str, module: torch.nn.Module, **_: Any) -> None:
@@ -75,6 +88,36 @@ class PyTorchModule:
         return self.module(*args, **kwargs)
 
     forward = __call__
+
+
+class _Foreign:
+    """A model of another framework."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        raise UsageError(
+            f"{type(self).__name__}: Temper takes PyTorch models",
+            try_="pybuda.PyTorchModule with the same model in PyTorch",
+        )
+
+
+class OnnxModule(_Foreign):
+    pass
+
+
+class TFModule(_Foreign):
+    pass
+
+
+class TFGraphDefModule(_Foreign):
+    pass
+
+
+class TFLiteModule(_Foreign):
+    pass
+
+
+class JaxModule(_Foreign):
+    pass
 
 
 def torch_module(module: Any) -> torch.nn.Module:

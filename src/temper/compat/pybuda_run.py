@@ -1,140 +1,20 @@
-"""PyBuda's devices, compile and run functions on the virtual chip."""
+"""PyBuda's compile and run functions on the virtual chip."""
 
 from __future__ import annotations
 
-import os
 import queue
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from temper.compat import pybuda_config as config
 from temper.compat.missing import note
+from temper.compat.pybuda_compiled import CompiledPipeline
+from temper.compat.pybuda_device import Device, Inputs, TTDevice, as_inputs
 from temper.compat.pybuda_module import Tensor, torch_module
-from temper.errors import TemperError, UsageError
-
-
-@dataclass
-class VerifyConfig:
-    """Compare with the host: ``pcc`` 0.99 when unset, else tolerances."""
-
-    enabled: bool = True
-    intermediates: bool = True
-    rtol: Any = None
-    atol: Any = None
-    relative_atol: float = 0.1
-    pcc: float | None = None
-    verify_all: bool = False
-    verify_last: bool = True
-    devtype: config.BackendType = config.BackendType.Golden
-    arch: config.BackendDevice = config.BackendDevice.Grayskull
-    test_kind: Any = None
-    fp32_fallback: config.DataFormat = config.DataFormat.Float16_b
-    epochs: int = 1
-    run_golden: bool = True
-
-
-class TTDevice:
-    """A chip by architecture. Modules are placed on it, inputs pushed to it.
-
-    ``fp32_fallback`` names the format that float32 becomes. Without it float32 stays float32
-    through elementwise ops, also on Grayskull.
-    """
-
-    current: TTDevice | None = None
-
-    def __init__(
-        self, name: str = "tt0", num_chips: int | None = None, chip_ids: Any = None,
-        arch: Any = None, devtype: Any = None, device_mode: Any = None, optimizer: Any = None,
-        scheduler: Any = None, fp32_fallback: Any = None, mp_context: Any = None,
-        module: Any = None,
-    ) -> None:  # fmt: skip
-        if num_chips not in (None, 1) or (chip_ids is not None and len(chip_ids) > 1):
-            raise UsageError("Temper models a single chip", try_="num_chips=1")
-        self.name = name
-        self.arch = config.as_member(config.BackendDevice, arch) or config.BackendDevice.Grayskull
-        self.devtype = config.as_member(config.BackendType, devtype)
-        self.fp32_fallback = fp32_fallback
-        self.modules: list[Any] = []
-        self.inputs: queue.Queue[tuple[Any, ...]] = queue.Queue()
-        TTDevice.current = self
-        if module is not None:
-            self.place_module(module)
-
-    def place_module(self, module: Any) -> None:
-        """Modules run in the order in which they were placed."""
-        self.modules += list(module) if isinstance(module, (list, tuple)) else [module]
-
-    def push_to_inputs(self, *tensors: Any) -> None:
-        first = tensors[0] if len(tensors) == 1 else tensors
-        self.inputs.put(tuple(first) if isinstance(first, (list, tuple)) else (first,))
-
-    def options(self) -> dict[str, Any]:
-        """The chip and the activation format that the device asks for."""
-        options: dict[str, Any] = {"chip": self.board()}
-        if self.fp32_fallback is not None:
-            options["activation_dtype"] = config.activation(self.fp32_fallback)
-        return options
-
-    def board(self) -> str:
-        """--chip of the command line, else the usual board of the architecture."""
-        from temper import chips
-
-        asked = os.environ.get("TEMPER_CHIP")
-        if not asked:
-            return config.BOARDS.get(self.arch, "e75")
-        chip = chips.get(asked)
-        if chip.arch != self.arch.value:
-            note(f"arch {asked}", f"the script names {self.arch.name}; {chip.name} was asked for")
-        return chip.name
-
-
-class CPUDevice:
-    """Accepted for scripts that place part of a model on the host themselves."""
-
-    def __init__(self, name: str = "cpu0", module: Any = None, **_: Any) -> None:
-        self.name = name
-        self.modules = [] if module is None else [module]
-
-    def place_module(self, module: Any) -> None:
-        self.modules.append(module)
-
-
-def make_tf_device(*args: Any, **kwargs: Any) -> TTDevice:
-    """The guide's TFDevice."""
-    note("TFDevice", "PyBuda has no TFDevice; taken as pybuda.TTDevice")
-    return TTDevice(*args, **kwargs)
-
-
-class CompiledPipeline:
-    """What ``compile`` returns: calls like the module."""
-
-    def __init__(self, module: Any, device: TTDevice, compiler_cfg: config.CompilerConfig,
-                 verify_cfg: VerifyConfig | None) -> None:  # fmt: skip
-        import temper
-
-        self.module = torch_module(module).eval()
-        self.device = device
-        self.verify_cfg = verify_cfg
-        self.compiled = temper.compile(
-            self.module, **{**compiler_cfg.to_options(), **device.options()}
-        )
-
-    @property
-    def options(self) -> Any:
-        return self.compiled.options
-
-    def __call__(self, *inputs: Any, **kwargs: Any) -> Any:
-        plain = [i.as_subclass(torch.Tensor) if isinstance(i, Tensor) else i for i in inputs]
-        with torch.no_grad():
-            found = self.compiled(*plain, **kwargs)
-            if self.verify_cfg is not None and self.verify_cfg.enabled:
-                verify(found, self.module(*plain, **kwargs), self.verify_cfg)
-        return found
-
-    forward = __call__
+from temper.compat.pybuda_verify import VerifyConfig
+from temper.errors import UsageError
 
 
 def compile(
@@ -156,13 +36,35 @@ def compile(
         )
     if others.get("training"):
         raise UsageError("Temper compiles inference; training runs eagerly on the device 'tt'")
-    made = CompiledPipeline(
-        module, device or TTDevice.current or TTDevice(),
-        compiler_cfg or config.global_compiler_config(), verify_cfg,
-    )  # fmt: skip
+    chips = [item for item in Device.all if isinstance(item, TTDevice)]
+    used = device or (chips[-1] if chips else TTDevice())
+    settings = compiler_cfg or config.global_compiler_config()
+    options = {**settings.to_options(), **used.options()}
+    made = CompiledPipeline(torch_module(module), options, verify_cfg)
     if sample_inputs is not None:
-        made(*_arguments(sample_inputs))
+        args, kwargs = as_inputs(sample_inputs)
+        made(*args, **kwargs)
     return made
+
+
+class OutputQueue(queue.Queue[list[Tensor]]):
+    """Outputs in order. Inputs pushed after the run began are run when their output is asked for:
+    PyBuda's devices work in the background, this one when it is needed."""
+
+    verify_cfg: VerifyConfig | None = None
+
+    def get(self, block: bool = True, timeout: float | None = None) -> list[Tensor]:
+        if self.empty():
+            _run_pending(self, 1, self.verify_cfg)
+        if self.empty() and block and timeout is None:
+            raise UsageError(
+                "no output is left, and no input was pushed that could make one",
+                try_=["device.push_to_inputs(...)", "run_inference(module, inputs=[...])"],
+            )
+        return super().get(False)
+
+
+_pipeline: list[OutputQueue | Any] = []  # the queue of initialize_pipeline, if it was called
 
 
 def run_inference(
@@ -170,57 +72,155 @@ def run_inference(
     output_queue: Any = None, _sequential: bool = False, _perf_trace: bool = False,
     _verify_cfg: VerifyConfig | None = None, **_: Any,
 ) -> Any:  # fmt: skip
-    """Runs placed modules, or ``module``, over the inputs; a queue yields lists of outputs."""
-    device = TTDevice.current if module is None else TTDevice(module=module)
-    if device is None or not device.modules:
+    """Runs placed modules, or ``module``, over the inputs; a queue yields lists of outputs.
+
+    Of inputs that were pushed, ``input_count`` are run (0: all); inputs given here all are.
+    """
+    given = [as_inputs(item) for item in inputs]
+    outputs: Any = output_queue if output_queue is not None else OutputQueue()
+    if given and input_count not in (0, 1, len(given)):
+        raise UsageError(
+            f"input_count is {input_count}, but {len(given)} inputs are there",
+            allowed=["1", str(len(given))],
+        )
+    if module is not None:
+        device = _device_for(module)
+        for item in given:
+            _put(outputs, device.run(item, _verify_cfg))
+        return outputs
+    stages = _stages()
+    for item in given:
+        stages[0].inputs.put(item)
+    if isinstance(outputs, OutputQueue):
+        outputs.verify_cfg = _verify_cfg
+    _run_pending(outputs, len(given) or input_count, _verify_cfg)
+    return outputs
+
+
+def initialize_pipeline(
+    training: bool = False, output_queue: Any = None, checkpoint_queue: Any = None,
+    sample_inputs: Any = (), *_: Any, _verify_cfg: VerifyConfig | None = None, **__: Any,
+) -> Any:  # fmt: skip
+    """Compiles for the sample inputs; the queue returned is the one that run_forward fills."""
+    if training:
+        refuse_training()
+    first = _stages()[0]
+    if len(sample_inputs):
+        several = vars(config.global_compiler_config())["compile_subgraphs"]
+        samples = list(sample_inputs) if several else [sample_inputs]
+        for index, sample in enumerate(samples):
+            if several:
+                first.set_active_subgraph(index)
+            _through(first, as_inputs(sample), _verify_cfg)
+        if several:
+            first.set_active_subgraph(0)
+    _pipeline[:] = [output_queue if output_queue is not None else OutputQueue()]
+    return _pipeline[0]
+
+
+def run_forward(input_count: int = 1, _sequential: bool = False, **_: Any) -> Any:
+    """Runs inputs that were pushed; outputs go to the queue of initialize_pipeline."""
+    outputs = _pipeline[0] if _pipeline else OutputQueue()
+    _run_pending(outputs, input_count, None, must=True)
+    return outputs
+
+
+def run_generate(
+    input_count: int = 1, write_index: int = -1, tokens_per_iter: int = -1, token_id: int = -1,
+    _sequential: bool = False,
+) -> Any:  # fmt: skip
+    """One step of generation; a cache is an argument and an output of the module here."""
+    return run_forward(input_count)
+
+
+def run_generative_inference(*args: Any, **kwargs: Any) -> Any:
+    return run_inference(*args, **kwargs)
+
+
+def refuse_training(*_: Any, **__: Any) -> Any:
+    """What stands for PyBuda's training functions."""
+    raise UsageError(
+        "Temper compiles inference", try_="training in plain PyTorch, eagerly on the device 'tt'"
+    )
+
+
+def get_parameter_checkpoint(device: Device | None = None, **_: Any) -> list[dict[str, Tensor]]:
+    """The parameters of each device by name."""
+    return [
+        {
+            name: Tensor.create_from_torch(value.detach())
+            for module in item.modules
+            for name, value in torch_module(module).named_parameters()
+        }
+        for item in ([device] if device is not None else Device.all)
+    ]
+
+
+def update_device_parameters(
+    device: Device | None = None, parameters: Sequence[dict[str, Any]] = (), **_: Any
+) -> None:
+    """New values for parameters by name."""
+    for item, values in zip([device] if device else Device.all, parameters, strict=False):
+        for module in item.modules:
+            inner = torch_module(module)
+            with torch.no_grad():
+                for name, parameter in inner.named_parameters():
+                    if name in values:
+                        parameter.copy_(values[name])
+
+
+def reset() -> None:
+    """Forgets devices, queues and configuration."""
+    Device.all.clear()
+    _pipeline.clear()
+    _own.clear()
+    config.reset_configuration()
+
+
+_own: dict[int, TTDevice] = {}  # devices made for modules that run_inference was given
+
+
+def _device_for(module: Any) -> TTDevice:
+    """A device that is no stage of the pipeline; kept, so that a second run need not compile."""
+    key = id(torch_module(module))
+    if key not in _own:
+        _own[key] = TTDevice("tt0", module=module)
+        Device.all.remove(_own[key])
+    return _own[key]
+
+
+def _stages() -> list[Device]:
+    stages = [device for device in Device.all if device.modules]
+    if not stages:
         raise UsageError(
             "no module is placed on a device",
             try_=["run_inference(module, inputs=[...])", "TTDevice('tt0', module=module)"],
         )
-    for item in inputs:
-        device.push_to_inputs(*_arguments(item))
-    if input_count not in (1, device.inputs.qsize()):
-        raise UsageError(
-            f"input_count is {input_count}, but {device.inputs.qsize()} inputs are there",
-            allowed=["1", str(device.inputs.qsize())],
-        )
-    outputs: Any = output_queue if output_queue is not None else queue.Queue()
-    settings = config.global_compiler_config()
-    stages = [CompiledPipeline(item, device, settings, _verify_cfg) for item in device.modules]
-    while not device.inputs.empty():
-        values: Any = device.inputs.get()
-        for stage in stages:
-            found = stage(*values)
-            values = found if isinstance(found, (list, tuple)) else (found,)
-        outputs.put([Tensor.create_from_torch(value) for value in values])
-    return outputs
+    if sum(isinstance(device, TTDevice) for device in stages) > 1:
+        note("stages", "several TTDevices: their stages run one after the other on one chip")
+    return stages
 
 
-def verify(found: Any, golden: Any, settings: VerifyConfig) -> None:
-    """PyBuda's check: correlation, and tolerances where they are given."""
-    from temper.formats import pcc
-
-    ours = found if isinstance(found, (list, tuple)) else [found]
-    theirs = golden if isinstance(golden, (list, tuple)) else [golden]
-    required = 0.99 if settings.pcc is None else settings.pcc
-    for number, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        left, right = (t.detach().cpu().to(torch.float32) for t in (a, b))
-        correlation = float(pcc(left.numpy(), right.numpy())) if right.numel() > 1 else 1.0
-        close = settings.rtol is None and settings.atol is None
-        close = close or torch.allclose(
-            left, right, rtol=_number(settings.rtol), atol=_number(settings.atol)
-        )
-        if correlation < required or not close:
-            raise TemperError(
-                f"output {number} differs from the host: PCC {correlation:.6f}, "
-                f"required {required:g}",
-                try_=["a higher default_math_fidelity", "a wider data format"],
-            )
+def _run_pending(
+    outputs: Any, count: int, verify_cfg: VerifyConfig | None, must: bool = False
+) -> None:
+    """Up to ``count`` of the inputs pushed (0: all), each from the device it was pushed to on."""
+    stages = _stages()
+    waiting = sum(device.inputs.qsize() for device in stages)
+    if must and waiting < count:
+        raise UsageError(f"{count} inputs are to be run, but {waiting} were pushed")
+    for _ in range(min(count or waiting, waiting)):
+        device = next(item for item in stages if not item.inputs.empty())
+        _put(outputs, _through(device, device.inputs.get(), verify_cfg))
 
 
-def _number(tolerance: Any) -> float:
-    return float(tolerance) if isinstance(tolerance, (int, float)) else 0.0
+def _through(device: Device, values: Inputs, verify_cfg: VerifyConfig | None) -> list[torch.Tensor]:
+    stages = _stages()
+    for stage in stages[stages.index(device) :]:
+        found = stage.run(values, verify_cfg)
+        values = tuple(found), {}
+    return found
 
 
-def _arguments(item: Any) -> tuple[Any, ...]:
-    return tuple(item) if isinstance(item, (list, tuple)) else (item,)
+def _put(outputs: Any, found: Sequence[torch.Tensor]) -> None:
+    outputs.put([Tensor.create_from_torch(value) for value in found])

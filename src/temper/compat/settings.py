@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from temper.compat.missing import note
@@ -11,15 +12,21 @@ from temper.errors import UsageError
 
 
 class Settings:
-    """Subclasses name the package and its settings; one without effect here says so when set."""
+    """Subclasses name the package and its settings; one without effect here says so when set.
+
+    ``silent`` is for settings that only ask for more checks.
+    """
 
     package: ClassVar[str]
+    what: ClassVar[str] = "CompilerConfig"
+    silent: ClassVar[bool] = False
+    unremarked: ClassVar[Sequence[str]] = ()
     with_effect: ClassVar[Mapping[str, Any]]
     without_effect: ClassVar[Mapping[str, Any]]
 
     def __init__(self, **settings: Any) -> None:
         for name, value in {**self.without_effect, **self.with_effect}.items():
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, copy.copy(value))  # scripts add to lists and sets
         for name, value in settings.items():
             setattr(self, name, value)
 
@@ -28,10 +35,11 @@ class Settings:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
-                f"{self.package}'s CompilerConfig has no setting {name!r}",
+                f"{self.package}'s {self.what} has no setting {name!r}",
                 allowed=sorted(known), try_=near or None,
             )  # fmt: skip
-        if name in self.without_effect and value != self.without_effect[name]:
-            said = f"CompilerConfig.{name} has no effect on the virtual chip"
+        remarked = not self.silent and name not in self.unremarked
+        if remarked and name in self.without_effect and value != self.without_effect[name]:
+            said = f"{self.what}.{name} has no effect on the virtual chip"
             note(f"{self.package}.{name}", said)
         object.__setattr__(self, name, value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -29,19 +29,27 @@ class OpByOpBackend(IntEnum):
 
 # Settings of tt-torch's class that decide how its own compiler dumps or checks; they change no
 # number and no time here.
-_WITHOUT_EFFECT = {
-    "apply_environment_overrides": True, "automatic_parallelization": False,
-    "cache_preprocessed_constants": False, "device_map": None, "dump_binary": False,
-    "dump_info": False, "enable_async": False,
-    "enable_golden": False, "enable_intermediate_verification": False, "mesh_shape": None,
-    "model_name": "", "op_by_op_backend": OpByOpBackend.TORCH, "profile_ops": True,
-    "push_outputs_to_cpu": True, "record_property": None, "results_path": "results/models/",
-    "single_op_timeout": 30, "typecast_inputs": True, "verify_op_by_op": False,
+_WITHOUT_EFFECT: dict[str, Any] = {
+    "_enable_intermediate_verification": False, "_verify_op_by_op": False,
+    "apply_environment_overrides": True, "arg_type_map_override": False,
+    "automatic_parallelization": False, "cache_preprocessed_constants": False,
+    "check_all_ops_execute": False, "device_map": None, "dump_binary": False, "dump_debug": False,
+    "dump_info": False, "enable_async": False, "enable_golden": False,
+    "enable_intermediate_verification": False, "inline_parameters": False, "mesh_shape": None,
+    "model_group": "", "model_name": "", "op_by_op_backend": OpByOpBackend.TORCH,
+    "output_mlir_dir": "model_mlir", "profile_ops": True, "push_outputs_to_cpu": True,
+    "record_property": None, "results_path": "results/models/", "runtime_intermediate_cache": None,
+    "save_mlir_override": None, "single_op_timeout": 30, "stable_hlo_ops": [],
+    "stablehlo_mlir_module": None, "torch_mlir_module": None, "typecast_inputs": True,
+    "unique_ops": {}, "valid_dialects": ["STABLEHLO", "TTIR", "TTNN"], "verify_op_by_op": False,
 }  # fmt: skip
 _WITH_EFFECT = {
     "compile_depth": CompileDepth.EXECUTE, "consteval_parameters": None, "enable_consteval": None,
-    "enable_optimizer": False, "enable_trace": None, "optimization_level": None,
+    "enable_optimizer": False, "enable_program_cache": None, "enable_trace": None,
+    "optimization_level": None, "trace_region_size": None,
 }  # fmt: skip
+# Names and records of tests, which nobody expects to have an effect.
+_FOR_RECORDS = ("model_group", "model_name", "record_property", "results_path")
 
 
 class CompilerConfig(Settings):
@@ -50,6 +58,22 @@ class CompilerConfig(Settings):
     package = "tt_torch"
     with_effect = _WITH_EFFECT
     without_effect = _WITHOUT_EFFECT
+    unremarked = _FOR_RECORDS
+
+    def set_compile_depth(self, compile_depth: CompileDepth) -> None:
+        self.compile_depth = compile_depth
+
+    def set_profile_ops(self, profile_ops: bool) -> None:
+        self.profile_ops = profile_ops
+
+    def reset_unique_ops(self) -> None:
+        """No list of ops is kept."""
+
+    def save_unique_ops(self) -> None:
+        """No list of ops is kept; temper passes prints what a model became."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: str(value) for name, value in vars(self).items()}
 
     def to_options(self) -> dict[str, Any]:
         """tt-mlir's optimizer is what level 1 and up switch on."""
@@ -62,15 +86,19 @@ class CompilerConfig(Settings):
             options["optimization_level"] = 1
         if config["optimization_level"] is not None:
             options["optimization_level"] = config["optimization_level"]
-        if config["enable_trace"] is not None:
-            options["enable_trace"] = config["enable_trace"]
+        for name in ("enable_trace", "enable_program_cache", "trace_region_size"):
+            if config[name] is not None:
+                options[name] = config[name]
         if config["compile_depth"] < CompileDepth.EXECUTE_OP_BY_OP:
             options["dry_run"] = True
         return options
 
 
-class BackendOptions:
-    """What ``torch.compile(..., options=)`` takes in tt-torch; there is one device here."""
+class BackendOptions(Mapping[str, Any]):
+    """What ``torch.compile(..., options=)`` takes in tt-torch; there is one device here.
+
+    As a mapping it is the compile options of its configuration, so that every backend reads it.
+    """
 
     def __init__(
         self,
@@ -83,6 +111,20 @@ class BackendOptions:
         self.devices = list(devices) or [None]
         self.async_mode = async_mode
         self.__dict__.update(others)
+
+    def _options(self) -> dict[str, Any]:
+        if len(self.devices) > 1:
+            raise UsageError(f"{len(self.devices)} devices: Temper models a single chip")
+        return self.compiler_config.to_options()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._options()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._options())
+
+    def __len__(self) -> int:
+        return len(self._options())
 
 
 def backend(module: Any, example_inputs: Sequence[Any], options: Any = None, **_: Any
@@ -97,10 +139,6 @@ def options_of(options: Any) -> dict[str, Any]:
     """Compile options from any of the forms that scripts pass."""
     if options is None:
         return {}
-    if isinstance(options, BackendOptions):
-        if len(options.devices) > 1:
-            raise UsageError(f"{len(options.devices)} devices: Temper models a single chip")
-        return options.compiler_config.to_options()
     if isinstance(options, CompilerConfig):
         return options.to_options()
     if isinstance(options, Mapping):

@@ -41,7 +41,10 @@ def verify_module(
     do_assert: bool = True,
     **_: Any,
 ) -> None:
-    """Runs both and compares every output; AssertionError when one is too far off."""
+    """Runs both and compares every output; AssertionError when one is too far off.
+
+    Older scripts give shapes where newer ones give inputs.
+    """
     import temper
 
     if not isinstance(mod, torch.nn.Module):
@@ -49,6 +52,9 @@ def verify_module(
             f"verify_module takes a torch.nn.Module, not {mod!r}",
             needs="ONNX models are not read by Temper",
         )
+    if inputs and all(isinstance(item, (list, tuple, torch.Size)) for item in inputs):
+        input_shapes = [tuple(item) for item in inputs]
+        inputs = None
     if inputs is None:
         if input_shapes is None:
             raise UsageError("verify_module needs inputs or input_shapes")
@@ -59,10 +65,14 @@ def verify_module(
         ]
     was_training = mod.training
     mod.eval()
-    compiled = temper.compile(mod, **options_of(compiler_config))
+    options = options_of(compiler_config)
+    compiled = temper.compile(mod, **options)
     with torch.no_grad():
         found, golden = _flat(compiled(*inputs)), _flat(mod(*inputs))
     mod.train(was_training)
+    if options.get("dry_run"):
+        print("Verify: compiled only, as compile_depth asks; nothing was computed to compare")
+        return
     for number, (ours, theirs) in enumerate(zip(found, golden, strict=True)):
         atol = calculate_atol(ours, theirs)
         correlation = calculate_pcc(ours, theirs) if theirs.numel() > 1 else 1.0
@@ -73,6 +83,36 @@ def verify_module(
         print(f"Verify {told}")
         if do_assert and (atol > required_atol or correlation < required_pcc):
             raise AssertionError(f"verification failed: {told}")
+
+
+def verify_against_golden(
+    golden_tensors: Sequence[torch.Tensor],
+    calculated_tensors: Sequence[torch.Tensor],
+    assert_pcc: bool,
+    assert_atol: bool,
+    required_pcc: float = 0.99,
+    required_atol: float | None = None,
+    relative_atol: float | None = None,
+) -> tuple[list[float], list[float], bool, bool, list[float]]:
+    """PCC and largest difference of each output, whether they pass, and the limits."""
+    if len(golden_tensors) != len(calculated_tensors):
+        raise AssertionError(
+            f"{len(calculated_tensors)} outputs, but {len(golden_tensors)} golden ones"
+        )
+    pccs, atols, limits = [], [], []
+    for golden, found in zip(golden_tensors, calculated_tensors, strict=True):
+        pccs.append(calculate_pcc(found, golden) if golden.numel() > 1 else 1.0)
+        atols.append(calculate_atol(found, golden))
+        largest = float(_plain(golden).abs().max()) if golden.numel() else 0.0
+        limits.append(
+            relative_atol * largest if relative_atol is not None else required_atol or math.inf
+        )
+    passed_pcc = all(value >= required_pcc for value in pccs)
+    passed_atol = all(value <= limit for value, limit in zip(atols, limits, strict=True))
+    told = f"PCC {min(pccs, default=1.0):.6f} (required {required_pcc:g}), ATOL {atols}"
+    if (assert_pcc and not passed_pcc) or (assert_atol and not passed_atol):
+        raise AssertionError(f"verification failed: {told}")
+    return pccs, atols, passed_pcc, passed_atol, limits
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:

@@ -62,7 +62,7 @@ def assign_weight_formats(captured: Captured, options: Options) -> int:
         elif not dtype.is_floating_point:
             effective, reason = str(dtype), "not a floating-point weight"
         else:
-            if dtype is torch.float32:
+            if dtype is torch.float32 and options["activation_dtype"] in ("auto", "float32"):
                 reason = "the model is float32: cast it with model.to(torch.bfloat16) first"
             node.meta["weight_format"] = {"format": fmt, "parameter": path}
             hits += 1

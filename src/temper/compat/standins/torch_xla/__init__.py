@@ -8,20 +8,23 @@ from typing import Any
 
 import torch
 
+from temper.compat.dynamo_names import register_if_late
 from temper.compat.missing import getattr_for
 from temper.compat.torch_device import tt_device
+from temper.compat.xla_options import translate
 from temper.options import set_custom_compile_options as _set_options
 
 __version__ = torch.__version__.split("+")[0] + "+temper"
 __all__ = [
-    "compile", "core", "device", "device_count", "devices", "distributed", "experimental", "launch",
-    "manual_seed", "real_devices", "runtime", "set_custom_compile_options", "step", "sync",
+    "compile", "core", "debug", "device", "device_count", "devices", "distributed",
+    "experimental", "launch", "manual_seed", "real_devices", "runtime",
+    "set_custom_compile_options", "step", "sync",
 ]  # fmt: skip
 
 
 def set_custom_compile_options(options: Mapping[str, Any]) -> None:
     """Options of every later compile; a wrong name or value is an error."""
-    _set_options(options)
+    _set_options(translate(options))
 
 
 def device(index: int | None = None) -> torch.device:
@@ -74,6 +77,7 @@ def manual_seed(seed: int, device: Any = None) -> None:
     torch.manual_seed(seed)
 
 
-from . import core, distributed, experimental, runtime  # noqa: E402
+from . import core, debug, distributed, experimental, runtime  # noqa: E402
 
+register_if_late()
 __getattr__ = getattr_for(__name__)

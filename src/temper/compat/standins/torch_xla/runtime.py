@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 
-from temper.compat.missing import getattr_for
+from temper import chips
+from temper.compat.missing import getattr_for, note
 from temper.errors import UsageError
+from temper.options import resolve
 
 __all__ = [
-    "addressable_device_count", "device_type", "global_device_count", "global_ordinal",
+    "addressable_device_count", "addressable_runtime_device_count", "clear_cache", "device_type",
+    "global_device_count", "global_ordinal", "global_runtime_device_attributes",
     "global_runtime_device_count", "initialize_cache", "is_spmd", "local_ordinal",
     "local_process_count", "process_count", "process_index", "set_device_type", "use_spmd",
     "world_size",
 ]  # fmt: skip
 
 _type = "TT"
+_spmd: list[bool] = []
 
 
 def set_device_type(pjrt_device: str) -> None:
@@ -38,6 +42,16 @@ def global_device_count() -> int:
 
 
 def global_runtime_device_count() -> int:
+    return 1
+
+
+def global_runtime_device_attributes() -> list[dict[str, object]]:
+    """The chip's architecture and board."""
+    chip = chips.get(resolve()["chip"])
+    return [{"device_arch": chip.arch, "name": f"TT:0 {chip.name}", "coords": [0, 0, 0]}]
+
+
+def addressable_runtime_device_count() -> int:
     return 1
 
 
@@ -70,11 +84,17 @@ def process_index(default: int | None = None) -> int:
 
 
 def is_spmd() -> bool:
-    return False
+    return bool(_spmd)
 
 
 def use_spmd(auto: bool = False) -> None:
-    raise UsageError("SPMD shards over several chips; Temper models a single chip")
+    """Meshes have one device here, so nothing is split."""
+    _spmd[:] = [True]
+    note("use_spmd", "SPMD over one chip: every tensor is whole on it")
+
+
+def clear_cache() -> None:
+    """Programs stay in Temper's own cache; TEMPER_CACHE=0 leaves it unused."""
 
 
 __getattr__ = getattr_for(__name__)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 from temper.compat.missing import getattr_for
-from temper.compat.pybuda_run import VerifyConfig
+from temper.compat.pybuda_verify import VerifyConfig
 
 __all__ = ["TestKind", "VerifyConfig"]
 
@@ -17,6 +17,17 @@ class TestKind(Enum):
     INFERENCE = 1
     TRAINING = 2
     TRAINING_RECOMPUTE = 3
+
+    def is_training(self) -> bool:
+        return self is not TestKind.INFERENCE
+
+    def is_recompute(self) -> bool:
+        return self is TestKind.TRAINING_RECOMPUTE
+
+    @classmethod
+    def get_all(cls) -> list[TestKind]:
+        """The kinds that run here."""
+        return [cls.INFERENCE]
 
 
 __getattr__ = getattr_for(__name__)

@@ -1,10 +1,10 @@
-"""torch_xla.distributed: spawning on one chip."""
+"""torch_xla.distributed: spawning, loading and meshes for one chip."""
 
 from __future__ import annotations
 
 from temper.compat.missing import getattr_for
 
-from . import xla_multiprocessing
+from . import parallel_loader, spmd, xla_multiprocessing
 
-__all__ = ["xla_multiprocessing"]
+__all__ = ["parallel_loader", "spmd", "xla_multiprocessing"]
 __getattr__ = getattr_for(__name__)

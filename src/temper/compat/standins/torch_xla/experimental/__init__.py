@@ -4,13 +4,8 @@ from __future__ import annotations
 
 from temper.compat.missing import getattr_for
 
-from . import plugins
+from . import eager, plugins
+from .eager import compile, eager_mode
 
-__all__ = ["eager_mode", "plugins"]
-
-
-def eager_mode(enable: bool) -> None:
-    """Eager calls always run at once here."""
-
-
+__all__ = ["compile", "eager", "eager_mode", "plugins"]
 __getattr__ = getattr_for(__name__)
