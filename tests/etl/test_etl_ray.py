@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
 from temper import etl
-from temper.errors import BadFileError
-from temper.etl import synthetic
+from temper.errors import BadFileError, UsageError
+from temper.etl import distributed, synthetic
+from temper.etl.distributed import run_on_ray
 
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'tt-temper[ray]'")
-
-from temper.etl.distributed import run_on_ray  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -49,3 +50,33 @@ def test_a_users_mistake_comes_back_as_one(tmp_path: Path) -> None:
     path.write_text(path.read_text() + "bad\n")
     with pytest.raises(BadFileError, match="row 11"):
         run_on_ray(pipeline(), path, tmp_path / "out")
+
+
+def test_a_broken_run_on_a_cluster_continues_where_it_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days = [tmp_path / f"day_{day}.tsv" for day in range(3)]
+    for day, path in enumerate(days):
+        synthetic.write_criteo_like(path, 500, seed=day)
+    expected = pipeline().table(days)
+    whole = distributed._each
+
+    def broken(*given: Any) -> Iterator[tuple[int, Any]]:
+        for number, result in whole(*given):
+            yield number, result
+            if isinstance(result, distributed.Mapped):
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(distributed, "_each", broken)
+    with pytest.raises(KeyboardInterrupt):
+        run_on_ray(pipeline(), days, tmp_path / "out")
+    monkeypatch.setattr(distributed, "_each", whole)
+    with pytest.raises(UsageError, match="earlier run"):
+        run_on_ray(pipeline(), days, tmp_path / "out")
+    with pytest.raises(UsageError, match="cannot be continued"):
+        pipeline().run(days, tmp_path / "out", resume=True)
+    report = run_on_ray(pipeline(), days, tmp_path / "out", resume=True)
+    parts = [parquet.read_table(tmp_path / "out" / part) for part in report.parts]
+    assert pa.concat_tables(parts).combine_chunks().equals(expected.combine_chunks())
+    assert report.resumed
+    assert report.rows == 1500

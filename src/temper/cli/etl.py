@@ -100,8 +100,8 @@ def _run(
     if engine == "ray":
         from temper.etl.distributed import run_on_ray
 
-        if output is None or options.pop("resume"):
-            raise UsageError("--engine ray needs --output, and has no --resume")
+        if output is None:
+            raise UsageError("--engine ray needs --output")
         return run_on_ray(pipeline, inputs, output, **options)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TextColumn("MB, {task.fields[rate]}"))  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,8 @@ import numpy as np
 
 from temper.errors import TemperError, UsageError
 from temper.etl import kernel, vocabulary
-from temper.etl.execute import Executor, Position, total_bytes
-from temper.etl.output import VOCABULARY, Output
+from temper.etl.execute import Counters, Executor, Position, total_bytes
+from temper.etl.output import VOCABULARY, Output, fingerprint
 from temper.etl.pipeline import Paths, Pipeline, Report
 from temper.etl.sources import Source
 from temper.etl.vocabulary import Words
@@ -30,6 +30,14 @@ class Split:
 
     number: int
     sources: tuple[Source, ...]
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """What one task wrote."""
+
+    parts: list[dict[str, Any]]
+    counters: Counters
 
 
 def splits(sources: Sequence[Source]) -> list[Split]:
@@ -71,19 +79,21 @@ def merge(found: Sequence[Mapping[str, Words]], pipeline: Pipeline) -> dict[str,
     return merged
 
 
-def map_split(pipeline: Pipeline, split: Split, target: Output) -> dict[str, Any]:
-    """Transforms one split and writes its parts; returns their names and the counters."""
+def map_split(pipeline: Pipeline, split: Split, target: Output) -> Mapped:
+    """Transforms one split and writes its parts."""
     executor = pipeline._executor(grow=False)
-    names: list[str] = []
+    parts: list[dict[str, Any]] = []
     for part, buffers in executor.parts(split.sources, Position()):
-        if part.batch.num_rows or (split.number == 0 and not names):
-            name = f"part-{split.number:05d}-{len(names):05d}.{target.kind}"
-            target.write_file(name, target.encode(part.batch))
-            names.append(name)
+        if part.batch.num_rows or (split.number == 0 and not parts):
+            name = f"part-{split.number:05d}-{len(parts):05d}.{target.kind}"
+            try:
+                target.write_file(name, target.encode(part.batch))
+            except OSError as error:
+                told = f"cannot write to {target.folder}: {error.strerror or error}"
+                raise UsageError(told) from None
+            parts.append({"file": name, "rows": part.batch.num_rows})
         executor.release(buffers)
-    counters = executor.counters
-    return {"parts": names, "rows": counters.rows, "malformed": counters.malformed,
-            "examples": counters.examples, "unseen": counters.unseen}  # fmt: skip
+    return Mapped(parts, executor.counters)
 
 
 def run_on_ray(
@@ -93,6 +103,7 @@ def run_on_ray(
     *,
     format: str = "parquet",
     compression: str | None = None,
+    resume: bool = False,
     **options: Any,
 ) -> Report:
     """``Pipeline.run`` on the Ray cluster that is connected, or on a local one."""
@@ -109,26 +120,40 @@ def run_on_ray(
     # Tasks run elsewhere: relative paths would mean other files there.
     sources = [replace(source, path=os.path.abspath(source.path)) for source in sources]
     target = Output(Path(output).absolute(), format, compression)
-    target.prepare(pipeline.fingerprint(), [s.fingerprint() for s in sources], resume=False)
-    parts = splits(sources)
-    if any(plan.gen for plan in pipeline.plans) and not pipeline.vocabularies:
-        found = _each(ray, parts, lambda split: count_split(pipeline, split))
-        pipeline.vocabularies = merge(found, pipeline)
-    done = _each(ray, parts, lambda split: map_split(pipeline, split, target))
-    if pipeline.vocabularies:
+    # One process cuts its parts elsewhere: neither can continue the other's folder.
+    identity = fingerprint([pipeline.fingerprint(), "a split a file"])
+    manifest = target.prepare(identity, [s.fingerprint() for s in sources], resume=resume)
+    resumed = manifest.fitted or bool(manifest.splits)
+    every = splits(sources)
+    if manifest.fitted:
+        pipeline.load_vocabularies(target.folder / VOCABULARY)
+    elif any(plan.gen for plan in pipeline.plans) and not pipeline.vocabularies:
+        counted = dict(_each(ray, every, lambda split: count_split(pipeline, split)))
+        pipeline.vocabularies = merge([counted[split.number] for split in every], pipeline)
+    if pipeline.vocabularies and not manifest.fitted:
         pipeline.save_vocabularies(target.folder / VOCABULARY)
+        manifest.fitted = True
+        target.commit(manifest)
+    left = [split for split in every if split.number not in manifest.splits]
+    for number, done in _each(ray, left, lambda split: map_split(pipeline, split, target)):
+        manifest.splits.append(number)
+        manifest.parts = sorted([*manifest.parts, *done.parts], key=lambda part: part["file"])
+        manifest.counters = _plus(manifest.counters, done.counters)
+        target.commit(manifest)
+    target.finish(manifest)
+    counters = manifest.counters
     return Report(
-        sum(item["rows"] for item in done), total_bytes(sources), time.perf_counter() - started,
-        tuple(name for item in done for name in item["parts"]),
-        _sum(item["malformed"] for item in done),
-        tuple(text for item in done for text in item["examples"])[:5],
-        _sum(item["unseen"] for item in done),
-        {name: len(words) for name, words in pipeline.vocabularies.items()},
+        counters.rows, total_bytes(sources), time.perf_counter() - started,
+        tuple(part["file"] for part in manifest.parts), counters.malformed,
+        tuple(counters.examples), counters.unseen,
+        {name: len(words) for name, words in pipeline.vocabularies.items()}, resumed,
     )  # fmt: skip
 
 
-def _each(ray: Any, parts: Sequence[Split], task: Any) -> list[Any]:
-    """Runs the task over all splits with Ray Data; results in split order."""
+def _each(
+    ray: Any, parts: Sequence[Split], task: Callable[[Split], Any]
+) -> Iterator[tuple[int, Any]]:
+    """Runs the task over all splits with Ray Data; (split number, result) as they finish."""
 
     def run(row: dict[str, Any]) -> dict[str, Any]:
         split = row["item"]
@@ -137,18 +162,22 @@ def _each(ray: Any, parts: Sequence[Split], task: Any) -> list[Any]:
         except TemperError as error:
             return {"number": split.number, "result": None, "error": (type(error), error.args)}
 
-    rows = ray.data.from_items(list(parts), override_num_blocks=len(parts)).map(run).take_all()
-    rows.sort(key=lambda row: row["number"])
+    if not parts:
+        return
+    rows = ray.data.from_items(list(parts), override_num_blocks=len(parts)).map(run).iter_rows()
     for row in rows:
         if row["error"] is not None:
             kind, args = row["error"]
             raise kind(*args)
-    return [row["result"] for row in rows]
+        yield row["number"], row["result"]
 
 
-def _sum(counts: Any) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for item in counts:
-        for name, count in item.items():
-            total[name] = total.get(name, 0) + count
-    return total
+def _plus(one: Counters, other: Counters) -> Counters:
+    return Counters(
+        one.rows + other.rows, one.lines + other.lines, _sum(one.malformed, other.malformed),
+        [*one.examples, *other.examples][:5], _sum(one.unseen, other.unseen),
+    )  # fmt: skip
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    return {name: one.get(name, 0) + other.get(name, 0) for name in {**one, **other}}

@@ -36,6 +36,7 @@ class Manifest:
     parts: list[dict[str, Any]] = field(default_factory=list)
     words: list[str] = field(default_factory=list)  # files with the keys each part added
     counters: Counters = field(default_factory=Counters)
+    splits: list[int] = field(default_factory=list)  # those that a cluster has finished
     fitted: bool = False
     done: bool = False
 
