@@ -155,17 +155,22 @@ def _each(
 ) -> Iterator[tuple[int, Any]]:
     """Runs the task over all splits with Ray Data; (split number, result) as they finish."""
 
+    if not parts:
+        return
+    items = ray.data.from_items(list(parts), override_num_blocks=len(parts))
+    # Tasks share their node's cores: each takes its part of the cluster, not all it can see.
+    share = max(1, int(ray.cluster_resources().get("CPU", 1)) // len(parts))
+    threads = os.environ.get("TEMPER_ETL_THREADS") or str(share)
+
     def run(row: dict[str, Any]) -> dict[str, Any]:
+        os.environ["TEMPER_ETL_THREADS"] = threads
         split = row["item"]
         try:
             return {"number": split.number, "result": task(split), "error": None}
         except TemperError as error:
             return {"number": split.number, "result": None, "error": (type(error), error.args)}
 
-    if not parts:
-        return
-    rows = ray.data.from_items(list(parts), override_num_blocks=len(parts)).map(run).iter_rows()
-    for row in rows:
+    for row in items.map(run).iter_rows():
         if row["error"] is not None:
             kind, args = row["error"]
             raise kind(*args)
