@@ -251,3 +251,21 @@ def test_codegen_exports_the_program_instead(
     assert "generates no code" in capsys.readouterr().err
     with pytest.raises(UsageError, match="no MLIR"):
         parse_compiled_artifacts_from_cache_to_disk("cache", "out")
+
+
+def test_the_profiler_command_gives_its_command_the_stand_ins(tmp_path: Path) -> None:
+    import subprocess
+
+    (tmp_path / "child.py").write_text(
+        "import torch, tt_torch\n"
+        "compiled = torch.compile(torch.nn.ReLU().eval(), backend='tt-legacy')\n"
+        "with torch.no_grad():\n"
+        "    compiled(torch.randn(32, 32))\n"
+    )
+    start = "from temper.compat.tt_torch_profile import tt_profile; tt_profile()"
+    done = subprocess.run(
+        [sys.executable, "-c", start, "-o", "ops.csv", f"{sys.executable} child.py"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Unary" in (tmp_path / "ops.csv").read_text()

@@ -55,6 +55,7 @@ SAMPLES = [
     ("Compile option 'export_path' must be provided when backend is not 'TTNNFlatbuffer'",
      "xla-export-path", []),
     ("Unknown backend option value: cuda for backend", "xla-backend", []),
+    ("ModuleNotFoundError: No module named 'torch_xla.core'", "script-imports", []),
     ("Command 'tools/profiler/bin/capture-release -o tracy_profile_log_host.tracy -f -p 8086' "
      "timed out after 15 seconds", "capture-timeout", []),
     ("OSError: [Errno 98] Address already in use", "port-in-use", []),

@@ -104,6 +104,13 @@ def test_a_workload_stands_beside_the_guides_range(name: str) -> None:
     assert workloads.workload(name, "n150").expected is None
 
 
+def test_a_stream_is_limited_by_the_slowest_direction_of_the_link() -> None:
+    found = workloads.workload("stateless", "e150")
+    # As many bytes go in as come out, and out at 8 GB/s is the slower way: 2 * 8 GB/s.
+    assert found.streamed_gbps == pytest.approx(16.0, rel=0.01)
+    assert found.gbps < found.streamed_gbps
+
+
 def test_fusing_a_run_of_operators_is_never_slower() -> None:
     chain = [etl.Neg2Zero(), etl.Logarithm()]
     fused = workloads.pipeline_workload(chain, "e75", enable_fusing=True)

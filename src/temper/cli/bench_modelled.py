@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from temper import chips
 from temper.cli.output import console, emit_json, table
 
 
@@ -21,11 +22,18 @@ def show_workload(name: str, chip: str, as_json: bool) -> None:
                    f"{', '.join(found.ops)}"),
         ("transfers", f"{found.transfer_ns / 1e3:,.0f} µs"),
         ("call", f"{found.call_ns / 1e3:,.0f} µs, limited by {found.bound}"),
+        ("streamed", f"{found.streamed_gbps:.2f} GB/s where both directions of the link and the "
+                     "device overlap"),
     ]  # fmt: skip
     if found.expected:
         wanted = found.expected
         rows.append(("guide", f"{wanted.low:g} to {wanted.high:g} GB/s, typically "
                               f"{wanted.typical:g}: {found.verdict}"))  # fmt: skip
+        if found.verdict == "below" and found.bound == "link":
+            board = chips.get(found.chip)
+            rows.append(("why", f"one call at a time over {board.link_to_device_gbps:g} GB/s in, "
+                         f"{board.link_from_device_gbps:g} GB/s out (uncertain), the same link on "
+                         f"every {board.arch} board"))  # fmt: skip
     else:
         rows.append(("guide", f"has no range for {found.chip}"))
     if found.extrapolated:

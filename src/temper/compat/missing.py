@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import dis
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
+
+from temper.compat.install import submodules
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _told: set[str] = set()
 
 
 def getattr_for(module: str) -> Callable[[str], Any]:
-    """A module's ``__getattr__``: an error that names what exists."""
+    """A module's ``__getattr__``: its modules when they are asked for, else what exists."""
 
     def missing(name: str) -> Any:
         own = sys.modules[module]
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        if f"{module}.{name}" in submodules(module.partition(".")[0]):
+            return importlib.import_module(f"{module}.{name}")
         public = getattr(own, "__all__", None) or [
             item for item in vars(own) if not item.startswith("_")
         ]

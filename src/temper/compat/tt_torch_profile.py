@@ -1,4 +1,4 @@
-"""tt-torch's Profiler class over Temper's profiler."""
+"""tt-torch's profiler command and class over Temper's profiler."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from temper.errors import UsageError
+
+
+def tt_profile() -> None:
+    """The command ``tt_profile``: what it runs was written for tt-torch, so it gets stand-ins."""
+    from temper.compat import children
+    from temper.profiler.tt_profile import main
+
+    main(environment=children.environment("wall"))
 
 
 class Profiler:

@@ -56,6 +56,18 @@ MESSAGES = (
         "tt-xla compile_options.cc",
     ),
     Known(
+        "script-imports",
+        r"No module named '(?:torch_xla|tt_torch|pybuda|forge|tracy|tt_mlir|ttxla_tools)\b",
+        "The script was written for a stack that is not installed here",
+        "its imports are those of a machine with the card",
+        (
+            "temper run script.py runs it as it is, on the virtual chip",
+            'temper run -m pytest tests/ does the same for tests; tt_profile "command" too',
+            "with a card install the real package; a real one is always preferred",
+        ),
+        "Temper",
+    ),
+    Known(
         "capture-timeout",
         r"capture-release.{0,200}timed? out|capture server.{0,80}timed? out",
         "The Tracy capture server never met its client",

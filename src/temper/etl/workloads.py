@@ -1,7 +1,8 @@
 """Preprocessing on a board: modelled GB/s of the tuning guide's workloads, and of table placement.
 
 GB/s count input and output bytes of one steady, traced call from host memory to host memory, as
-the guide counts. Every figure here is modelled.
+the guide counts; its loop makes one call after the other. A stream that overlaps both directions of
+the link and the device is limited by the slowest of the three. Every figure here is modelled.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Workload:
     device_ns: float
     transfer_ns: float
     call_ns: float
+    streamed_ns: float  # a call of a stream that overlaps transfers and device
     gbps: float
     gbps_low: float
     gbps_high: float
@@ -47,12 +49,17 @@ class Workload:
     expected: Expected | None
 
     @property
+    def streamed_gbps(self) -> float:
+        return self.moved_bytes / self.streamed_ns
+
+    @property
     def verdict(self) -> str:
         """Where the figure lies in the guide's range; empty when the guide has none."""
         return self.expected.judge(self.gbps) if self.expected else ""
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "verdict": self.verdict, "source": "modelled"}
+        found = {**asdict(self), "streamed_gbps": self.streamed_gbps}
+        return {**found, "verdict": self.verdict, "source": "modelled"}
 
 
 def workload(name: str, chip: str = "e75", **options: Any) -> Workload:
@@ -116,6 +123,7 @@ def cost(
     expected = GUIDE.get((chip, name))
     return Workload(
         name, chip, what, inputs.shape[0], moved, found.device_ns, transfer_ns, found.call_ns,
+        max(found.transfer_in_ns, found.transfer_out_ns, found.device_ns),
         moved / found.call_ns, moved / found.call_high_ns, moved / found.call_low_ns,
         tuple(op.kind for op in program.ops), bound, found.extrapolated,
         Expected(f"guide, {name} on {chip}", expected[0], expected[2], "GB/s", expected[1])

@@ -6,6 +6,7 @@ import os
 import shlex
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from temper.errors import TemperError, UsageError
@@ -27,9 +28,13 @@ ADVICE = """nothing connected on port {port}, so there is no profile.
 
 
 def profile_command(
-    command: str, directory: Path, *, port: int | None = None, csv: Path | None = None
-) -> int:
-    """Run ``command``, write its profile to ``directory``, and return the command's exit code."""
+    command: str, directory: Path, *, port: int | None = None, csv: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> int:  # fmt: skip
+    """Run ``command``, write its profile to ``directory``, and return the command's exit code.
+
+    ``environment`` is added to the command's.
+    """
     if not command.strip():
         raise UsageError("no command to profile", try_='tt_profile "python script.py"')
     check_writable(directory)
@@ -38,10 +43,10 @@ def profile_command(
     server = CaptureServer(port)
     if port is None and server.port != DEFAULT_PORT:
         say(f"port {DEFAULT_PORT} is taken; using {server.port}")
-    environment = {**os.environ, PORT_VARIABLE: str(server.port)}
+    variables = {**os.environ, **(environment or {}), PORT_VARIABLE: str(server.port)}
     started = time.time()
     try:
-        code = run_command(command, environment)
+        code = run_command(command, variables)
         if not server.wait_until_idle(_LINGER_S):
             say(f"{server.connected} process(es) still run; their profile ends here")
     finally:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from temper.errors import TemperError, UsageError
@@ -13,10 +13,11 @@ from temper.errors import TemperError, UsageError
 DEFAULT_CSV = Path("results") / "perf" / "device_ops_perf_trace.csv"
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> None:
+    """The command; ``environment`` is added to that of the profiled one."""
     arguments = sys.argv[1:] if argv is None else list(argv)
     try:
-        sys.exit(_run(arguments))
+        sys.exit(_run(arguments, environment))
     except TemperError as error:
         print(f"tt_profile: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
@@ -24,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.exit(130)
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(arguments: Sequence[str], environment: Mapping[str, str] | None) -> int:
     from temper.profiler.capture import profile_command
 
     given, extra = _parser().parse_known_args(arguments)
@@ -32,7 +33,9 @@ def _run(arguments: Sequence[str]) -> int:
         whole = shlex.join([given.command, *extra])
         raise UsageError("the command must be quoted", try_=f"tt_profile {shlex.quote(whole)}")
     directory, csv = targets(given.output_path)
-    return profile_command(given.command, directory, port=given.port, csv=csv)
+    return profile_command(
+        given.command, directory, port=given.port, csv=csv, environment=environment
+    )
 
 
 def targets(output_path: str | None) -> tuple[Path, Path | None]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from temper.compat.missing import getattr_for
 
-from . import device_manager, profile_util, tt_profile, utils, verify
+from . import device_manager, profile_util, utils, verify
 
 __all__ = [
     "device_manager", "mark_module_user_inputs", "profile_util", "tt_profile", "utils", "verify",

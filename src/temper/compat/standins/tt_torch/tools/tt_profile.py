@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from temper.compat.missing import getattr_for
-from temper.profiler.tt_profile import main
+from temper.compat.tt_torch_profile import tt_profile as main
 
 __all__ = ["main"]
 __getattr__ = getattr_for(__name__)
