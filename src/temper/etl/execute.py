@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,10 +12,11 @@ import numpy as np
 
 from temper.errors import BadFileError
 from temper.etl import kernel
+from temper.etl.decode import Decoder
 from temper.etl.operators import EmbeddingLookup, OneHot
 from temper.etl.plan import KIND_CODES, ColumnPlan, Step
 from temper.etl.schema import Schema
-from temper.etl.sources import BLOCK_BYTES, STEP_BYTES, Source, dense_array
+from temper.etl.sources import BLOCK_BYTES, STEP_BYTES, Source, dense_array, shown
 
 _EXAMPLES = 5
 
@@ -184,6 +186,12 @@ class Executor:
     def _columns(
         self, source: Source, offset: int, cursor: Cursor
     ) -> Iterator[tuple[int, int, int]]:
+        if source.parquet and kernel.native():
+            with closing(Decoder(source, self.plans, self._columnar, offset)) as decoder:
+                yield from self._decoded(source, decoder, cursor)
+                if decoder.done:
+                    return
+                offset = decoder.row
         for whole in source.batches(offset, self.plans):
             done = 0
             while done < whole.num_rows:
@@ -194,11 +202,25 @@ class Executor:
                 offset += batch.num_rows
                 yield kept, offset, batch.num_rows
 
+    def _decoded(
+        self, source: Source, decoder: Decoder, cursor: Cursor
+    ) -> Iterator[tuple[int, int, int]]:
+        """Rows that the native decoder takes; it may give up before the file ends."""
+        while not decoder.done:
+            buffers, at, first = cursor.buffers, cursor.at, decoder.row
+            rows, faults = decoder.read(buffers.chain, at, self.rows_per_part - at)
+            if not rows:
+                return
+            texts = {(row, index): text for row, index, _, text in faults}
+            found = [(row, index, reason) for row, index, reason, _ in faults]
+            kept = self._drop(source, rows, buffers, at, first, found, texts.__getitem__)
+            yield kept, decoder.row, rows
+
     def _apply(self, source: Source, batch: Any, buffers: Buffers, at: int, first: int) -> int:
         """One record batch through the chains; returns the rows kept."""
         import pyarrow as pa
 
-        rows = batch.num_rows
+        rows = int(batch.num_rows)
         work: list[tuple[int, Any, Any]] = []
         encoded: dict[int, tuple[Any, Any, Any]] = {}
         for index, plan in enumerate(self.plans):
@@ -219,24 +241,28 @@ class Executor:
         for index, (indices, small, out) in encoded.items():
             wrong[index] = _gather(indices, small, out, dict(wrong[index]))
         faults = [(row, index, why) for index, found in wrong.items() for row, why in found]
-        if not faults:
-            return int(rows)
-        return self._drop(source, batch, buffers, at, first, faults)
+
+        def text(place: tuple[int, int]) -> str:
+            row, index = place
+            return shown(batch.column(batch.schema.get_field_index(self.plans[index].name))[row])
+
+        return self._drop(source, rows, buffers, at, first, faults, text)
 
     def _drop(
-        self, source: Source, batch: Any, buffers: Buffers, at: int, first: int,
-        faults: list[tuple[int, int, int]],
+        self, source: Source, rows: int, buffers: Buffers, at: int, first: int,
+        faults: list[tuple[int, int, int]], text: Callable[[tuple[int, int]], str],
     ) -> int:  # fmt: skip
         """Counts malformed rows and, unless they are filled, takes them out."""
+        if not faults:
+            return rows
         seen: set[int] = set()
         for row, index, reason in sorted(faults):
             if row in seen:
                 continue
             seen.add(row)
-            text = str(batch.column(batch.schema.get_field_index(self.plans[index].name))[row])
-            self._note(source, first + row + 1, self.plans[index].name, reason, text)
+            name = self.plans[index].name
+            self._note(source, first + row + 1, name, reason, text((row, index)))
             self._count(reason, 1)
-        rows: int = batch.num_rows
         if self.on_error == "fill":
             return rows
         keep = np.setdiff1d(np.arange(rows), np.fromiter(seen, dtype=np.int64))

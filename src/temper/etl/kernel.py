@@ -91,8 +91,28 @@ def threads() -> int:
     return len(os.sched_getaffinity(0))
 
 
+class UndecodedError(Exception):
+    """The native decoder does not take this part of a Parquet file."""
+
+
+class RowGroup:
+    """One row group of Parquet, decoded from its first row to its last."""
+
+    def __init__(self, made: Any) -> None:
+        self._native = made
+
+    def read(self, rows: int, outs: Sequence[Buffer]) -> list[list[tuple[int, int, bytes]]]:
+        """The next rows of every column; returns malformed ones, the first few with their text."""
+        try:
+            addresses = [out.ctypes.data for out in outs]
+            bad: list[list[tuple[int, int, bytes]]] = self._native.read(rows, addresses, threads())
+        except RuntimeError as error:
+            raise UndecodedError(str(error)) from None
+        return bad
+
+
 class Plan:
-    """Chains of columns, ready to run over text or over Arrow arrays."""
+    """Chains of columns, ready to run over text, Arrow arrays or Parquet."""
 
     def __init__(self, specs: Sequence[tuple[int, int, float, list[Any]]]) -> None:
         self._specs = list(specs)
@@ -136,6 +156,40 @@ class Plan:
         described = [_describe(*item) for item in arrays]
         bad: list[list[tuple[int, int]]] = self._native.apply(described, threads())
         return bad
+
+    def row_group(self, fd: int, rows: int, chunks: Sequence[tuple[Any, ...]]) -> RowGroup:
+        """Chunks are (column, source, nullable, first byte, byte behind it, decompressor)."""
+        return RowGroup(_compiled().EtlRowGroup(self._native, fd, rows, list(chunks)))
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkMeta:
+    """What a Parquet footer says of a column chunk; -1 stands for what it does not say."""
+
+    type: int
+    codec: int
+    values: int
+    unpacked_bytes: int
+    size_bytes: int
+    data_page: int
+    dictionary_page: int
+    encodings: int  # bit k: encoding k is used
+    elsewhere: bool  # in another file, or encrypted
+
+
+def parquet_groups(footer: bytes) -> list[tuple[int, list[ChunkMeta]]]:
+    """Rows and column chunks of each row group; none without the native library.
+
+    pyarrow would do, but where a damaged footer has an unknown codec or a wrong histogram, asking
+    it for a column ends the process.
+    """
+    if not native():
+        return []
+    try:
+        groups = _compiled().etl_parquet_footer(footer)
+    except RuntimeError:
+        return []
+    return [(rows, [ChunkMeta(*chunk) for chunk in chunks]) for rows, chunks in groups]
 
 
 def make_vocabulary(bound: int, max_keys: int) -> Vocabulary:
@@ -188,18 +242,18 @@ def _address(memory: memoryview) -> int:
     return int(np.frombuffer(memory, dtype=np.uint8).ctypes.data)
 
 
-# Arrow type -> the kernels' source code (kernels/etl.cpp).
-_SOURCES = {
+# Arrow type -> the kernels' source code (kernels/etl_arrays.hpp).
+SOURCES = {
     "int8": 0, "int16": 1, "int32": 2, "int64": 3, "uint8": 4, "uint16": 5, "uint32": 6,
     "float": 7, "double": 8, "string": 9, "binary": 9, "large_string": 10, "large_binary": 10,
 }  # fmt: skip
-READABLE = frozenset(_SOURCES)
+READABLE = frozenset(SOURCES)
 
 
 def _describe(column: int, array: Any, out: Buffer) -> tuple[int, ...]:
     buffers = array.buffers()
     validity = buffers[0].address if buffers[0] is not None and array.null_count else 0
-    kind = _SOURCES[str(array.type)]
+    kind = SOURCES[str(array.type)]
     text = kind >= 9
     values = buffers[2] if text else buffers[1]
     offsets = buffers[1].address if text and buffers[1] is not None else 0

@@ -12,14 +12,13 @@ from typing import Any
 
 from temper.errors import BadFileError, UsageError
 from temper.etl.kernel import READABLE
+from temper.etl.parquet import Footer, after, parquet_batches, read_footer
 from temper.etl.plan import ColumnPlan
 from temper.etl.schema import Schema
 
 # Text parsed between two looks at the vocabularies: its columns are still in the shared cache.
 STEP_BYTES = 8 << 20
 BLOCK_BYTES = 256 << 10  # the kernels' unit (kernels/etl_text.hpp, kBlock)
-BATCH_ROWS = 1 << 16
-WHOLE_GROUP_BYTES = 256 << 20
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 _TEXT = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 _PARQUET = {".parquet", ".pq"}
@@ -56,7 +55,11 @@ class Source:
 
     @property
     def columnar(self) -> bool:
-        return self.path != "-" and self.suffixes[0] in _PARQUET | _ARROW
+        return self.parquet or (self.path != "-" and self.suffixes[0] in _ARROW)
+
+    @property
+    def parquet(self) -> bool:
+        return self.path != "-" and self.suffixes[0] in _PARQUET
 
     @property
     def size_bytes(self) -> int:
@@ -121,29 +124,21 @@ class Source:
             )
         return self.schema.names, begin
 
+    def footer(self, plans: Sequence[ColumnPlan]) -> Footer:
+        """The footer of Parquet that has the plan's columns."""
+        with _told(self.path):
+            footer = read_footer(self.path)
+            self.check(footer.schema, plans)
+            return footer
+
     def batches(self, position: int, plans: Sequence[ColumnPlan]) -> Iterator[Any]:
         """Record batches with the plan's columns, from row ``position`` on."""
         import pyarrow as pa
-        from pyarrow import parquet
 
         names = [plan.name for plan in plans]
-        try:
-            if self.suffixes[0] in _PARQUET:
-                self.check(parquet.read_schema(self.path), plans)
-                encoded = _encoded_columns(parquet.read_metadata(self.path), plans)
-                with parquet.ParquetFile(self.path, read_dictionary=encoded) as file:
-                    skip = position
-                    for index in range(file.num_row_groups):
-                        group = file.metadata.row_group(index)
-                        if skip >= group.num_rows:
-                            skip -= group.num_rows
-                            continue
-                        if _is_small(group, names):
-                            found = iter(file.read_row_group(index, names).to_batches())
-                        else:
-                            found = file.iter_batches(BATCH_ROWS, row_groups=[index], columns=names)
-                        yield from _after(found, skip)
-                        skip = 0
+        with _told(self.path):
+            if self.parquet:
+                yield from parquet_batches(self.path, self.footer(plans), position, plans)
                 return
             with pa.memory_map(self.path) as memory:
                 try:
@@ -153,9 +148,7 @@ class Source:
                     memory.seek(0)
                     reader = found = pa.ipc.open_stream(memory)
                 self.check(reader.schema, plans)
-                yield from _after((batch.select(names) for batch in found), position)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-            raise BadFileError(f"{self.path} cannot be read: {error}") from None
+                yield from after((batch.select(names) for batch in found), position)
 
     def check(self, schema: Any, plans: Sequence[ColumnPlan]) -> None:
         """The file has every column that the plan reads, in a type that its chain can take."""
@@ -207,6 +200,17 @@ def open_sources(
     return found
 
 
+@contextmanager
+def _told(path: str) -> Iterator[None]:
+    """A file that pyarrow cannot read is a user's bad file."""
+    import pyarrow as pa
+
+    try:
+        yield
+    except (pa.ArrowException, ValueError, OSError) as error:  # names that are no UTF-8 are, too
+        raise BadFileError(f"{path} cannot be read: {error}") from None
+
+
 def dense_array(array: Any) -> Any:
     """An array whose buffers the kernels can read."""
     import pyarrow as pa
@@ -216,41 +220,13 @@ def dense_array(array: Any) -> Any:
     return array
 
 
-def _encoded_columns(metadata: Any, plans: Sequence[ColumnPlan]) -> list[str]:
-    """Text columns that the file holds as a dictionary throughout.
-
-    Their chain runs over the few distinct words only. Where the writer gave the dictionary up,
-    plain text costs 12 bytes a value, and rebuilding a dictionary would cost more than it saves.
-    """
-    if not metadata.num_row_groups:
-        return []
-    wanted = {plan.name for plan in plans if plan.column.kind == "hex"}
-    group = metadata.row_group(0)
-    columns = [group.column(index) for index in range(group.num_columns)]
-    return [
-        column.path_in_schema
-        for column in columns
-        if column.path_in_schema in wanted
-        and column.physical_type == "BYTE_ARRAY"
-        and column.total_uncompressed_size < 5 * column.num_values
-    ]
-
-
-def _is_small(group: Any, names: Sequence[str]) -> bool:
-    """Whether a row group may be decoded at once, which is faster than in batches."""
-    columns = [group.column(index) for index in range(group.num_columns)]
-    sizes = [column.total_uncompressed_size for column in columns if column.path_in_schema in names]
-    # A decoded value takes its bytes and an offset or an index besides.
-    return bool(sum(sizes) + 8 * len(sizes) * group.num_rows < WHOLE_GROUP_BYTES)
-
-
-def _after(batches: Iterator[Any], skip: int) -> Iterator[Any]:
-    for batch in batches:
-        if skip >= batch.num_rows:
-            skip -= batch.num_rows
-            continue
-        yield batch.slice(skip) if skip else batch
-        skip = 0
+def shown(value: Any) -> str:
+    """An Arrow scalar for people, also where its text is no UTF-8."""
+    try:
+        return str(value)
+    except UnicodeDecodeError:
+        plain = value.value if str(value.type).startswith("dictionary") else value
+        return bytes(plain.as_buffer()).decode("utf-8", "replace")
 
 
 def _read(stream: Any, count: int) -> bytes:

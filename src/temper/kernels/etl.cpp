@@ -1,12 +1,14 @@
-// Binds the preprocessing kernels: plans over text and over Arrow columns, and vocabularies.
+// Binds the preprocessing kernels: plans over text, Arrow columns and Parquet, and vocabularies.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <mutex>
 #include <stdexcept>
 
+#include "etl_parquet.hpp"
 #include "etl_spread.hpp"
 #include "etl_text.hpp"
 #include "etl_vocabulary.hpp"
@@ -15,88 +17,6 @@ namespace nb = nanobind;
 using namespace temper_etl;
 
 namespace {
-
-enum class Source : int { I8, I16, I32, I64, U8, U16, U32, F32, F64, Text32, Text64 };
-
-// One Arrow array: addresses of its buffers and the offset of its first element.
-struct Array {
-    int column;
-    Source source;
-    const char *values;       // numbers, or the bytes of text
-    const char *offsets;      // of text
-    const uint8_t *validity;  // bitmap, null when all are valid
-    int64_t offset, rows;
-    char *out;
-};
-
-bool valid(const Array &a, int64_t k) {
-    int64_t at = a.offset + k;
-    return !a.validity || (a.validity[at >> 3] >> (at & 7) & 1);
-}
-
-void put(const Column &col, char *out, int64_t k, uint64_t bits) {
-    std::memcpy(out + size_t(k) * col.width(), &bits, col.width());
-}
-
-template <typename T>
-void integers(const Column &col, const Array &a, std::vector<std::tuple<int64_t, int>> &bad) {
-    const T *in = reinterpret_cast<const T *>(a.values) + a.offset;
-    for (int64_t k = 0; k < a.rows; k++) {
-        uint64_t bits = col.missing;
-        if (valid(a, k)) {
-            int64_t v = int64_t(in[k]);
-            if (!col.fits(v)) bad.emplace_back(k, BadRange);
-            else if (col.kind == Kind::Float) bits = col.one(float(in[k]));
-            else bits = col.kind == Kind::Int ? col.from_int(v)
-                        : v >= 0              ? col.from_hex(uint64_t(v))
-                                              : col.one(v);
-        }
-        put(col, a.out, k, bits);
-    }
-}
-
-template <typename T>
-void floats(const Column &col, const Array &a, std::vector<std::tuple<int64_t, int>> &bad) {
-    const T *in = reinterpret_cast<const T *>(a.values) + a.offset;
-    constexpr int64_t kStep = 1024;
-    float f[kStep];
-    int64_t i[kStep];
-    for (int64_t from = 0; from < a.rows; from += kStep) {
-        int64_t n = std::min(kStep, a.rows - from);
-        for (int64_t k = 0; k < n; k++) f[k] = float(in[from + k]);
-        bool is_float = col.run(i, f, size_t(n), true);
-        for (int64_t k = 0; k < n; k++) {
-            T v = in[from + k];
-            bool present = valid(a, from + k) && !std::isnan(v);
-            if (present && std::isinf(v)) {
-                bad.emplace_back(from + k, BadRange);
-                present = false;
-            }
-            put(col, a.out, from + k, present ? col.bits(is_float, i[k], f[k]) : col.missing);
-        }
-    }
-}
-
-template <typename T>
-void text(const Column &col, const Array &a, std::vector<std::tuple<int64_t, int>> &bad) {
-    const T *at = reinterpret_cast<const T *>(a.offsets) + a.offset;
-    for (int64_t k = 0; k < a.rows; k++) {
-        uint64_t bits = col.missing;
-        if (valid(a, k)) {
-            const char *p = a.values + at[k];
-            uint64_t word;
-            uint32_t value;
-            if (at[k + 1] - at[k] == 8 && col.kind == Kind::Hex &&
-                (std::memcpy(&word, p, 8), hex8(word, value)) && col.fits(value)) {
-                bits = col.from_hex(value);
-            } else if (at[k + 1] > at[k]) {
-                Reason reason = read_field(col, p, a.values + at[k + 1], bits);
-                if (reason != Good) bad.emplace_back(k, reason), bits = col.missing;
-            }
-        }
-        put(col, a.out, k, bits);
-    }
-}
 
 class Plan {
 public:
@@ -145,7 +65,7 @@ public:
 
     // arrays: (column, source, values, offsets, validity, offset, rows, out) by address.
     // Returns, for each array, the rows that were malformed as (row, reason).
-    std::vector<std::vector<std::tuple<int64_t, int>>> apply(nb::list arrays, int threads) const {
+    std::vector<BadRows> apply(nb::list arrays, int threads) const {
         std::vector<Array> work;
         for (nb::handle item : arrays) {
             nb::tuple t = nb::cast<nb::tuple>(item);
@@ -157,31 +77,102 @@ public:
                             nb::cast<int64_t>(t[5]), nb::cast<int64_t>(t[6]),
                             reinterpret_cast<char *>(address(7))});
         }
-        std::vector<std::vector<std::tuple<int64_t, int>>> bad(work.size());
+        std::vector<BadRows> bad(work.size());
         nb::gil_scoped_release release;
-        spread(work.size(), threads, [&](size_t k, size_t) { one(work[k], bad[k]); });
+        spread(work.size(), threads, [&](size_t k, size_t) {
+            apply_chain(columns_[size_t(work[k].column)], work[k], bad[k]);
+        });
         return bad;
     }
 
+    const Column &column(size_t index) const { return columns_.at(index); }
+
 private:
-    void one(const Array &a, std::vector<std::tuple<int64_t, int>> &bad) const {
-        const Column &col = columns_[size_t(a.column)];
-        switch (a.source) {
-            case Source::I8: return integers<int8_t>(col, a, bad);
-            case Source::I16: return integers<int16_t>(col, a, bad);
-            case Source::I32: return integers<int32_t>(col, a, bad);
-            case Source::I64: return integers<int64_t>(col, a, bad);
-            case Source::U8: return integers<uint8_t>(col, a, bad);
-            case Source::U16: return integers<uint16_t>(col, a, bad);
-            case Source::U32: return integers<uint32_t>(col, a, bad);
-            case Source::F32: return floats<float>(col, a, bad);
-            case Source::F64: return floats<double>(col, a, bad);
-            case Source::Text32: return text<int32_t>(col, a, bad);
-            case Source::Text64: return text<int64_t>(col, a, bad);
+    std::vector<Column> columns_;
+};
+
+// A decompressor out of Python: (address, size, size decompressed) -> Arrow buffer.
+parquet::Codec python_codec(nb::object call) {
+    if (call.is_none()) return {};
+    return [call](const uint8_t *in, size_t size, size_t room) {
+        nb::gil_scoped_acquire locked;
+        try {
+            nb::object buffer = call(reinterpret_cast<uintptr_t>(in), size, room);
+            if (nb::cast<size_t>(buffer.attr("size")) < room) throw parquet::Short();
+            auto address = nb::cast<uintptr_t>(buffer.attr("address"));
+            return parquet::Memory(reinterpret_cast<uint8_t *>(address),
+                                   [owner = new nb::object(buffer)](const uint8_t *) {
+                                       nb::gil_scoped_acquire locked_again;
+                                       delete owner;
+                                   });
+        } catch (nb::python_error &error) {
+            throw std::runtime_error(error.what());
+        }
+    };
+}
+
+// Row groups of a footer: (rows, [(type, codec, values, size decompressed, size, data page,
+// dictionary page, encodings as bits, whether the chunk is in another file or encrypted)]).
+nb::list parquet_footer(nb::bytes footer) {
+    const auto *from = static_cast<const uint8_t *>(footer.data());
+    nb::list groups;
+    for (const parquet::GroupMeta &group : parquet::read_footer({from, from + footer.size()})) {
+        nb::list chunks;
+        for (const parquet::ChunkMeta &c : group.chunks)
+            chunks.append(nb::make_tuple(c.type, c.codec, c.values, c.unpacked, c.size, c.data_page,
+                                         c.dictionary_page, c.encodings, c.elsewhere));
+        groups.append(nb::make_tuple(group.rows, chunks));
+    }
+    return groups;
+}
+
+// The column chunks of one row group, read side by side from first row to last.
+class RowGroup {
+public:
+    // chunks: (column, source, nullable, first byte, byte behind it, decompressor or None)
+    RowGroup(const Plan &plan, int fd, int64_t rows, nb::list chunks) {
+        for (nb::handle item : chunks) {
+            nb::tuple t = nb::cast<nb::tuple>(item);
+            chunks_.push_back(std::make_unique<parquet::Chunk>(
+                plan.column(nb::cast<size_t>(t[0])), Source(nb::cast<int>(t[1])),
+                nb::cast<bool>(t[2]), Text{fd, nullptr, nb::cast<int64_t>(t[4])},
+                nb::cast<int64_t>(t[3]), rows, python_codec(t[5])));
         }
     }
 
-    std::vector<Column> columns_;
+    RowGroup(const RowGroup &) = delete;
+
+    // Writes the next rows to each chunk's address. Returns, for each chunk, malformed rows as
+    // (row, reason, text). Throws when the file is not as the format wants it.
+    nb::list read(int64_t rows, std::vector<uintptr_t> outs, int threads) {
+        if (outs.size() != chunks_.size()) throw std::invalid_argument("one address a chunk");
+        std::vector<std::vector<Bad>> bad(chunks_.size());
+        std::mutex mutex;
+        std::string fault;
+        {
+            nb::gil_scoped_release release;
+            spread(chunks_.size(), threads, [&](size_t k, size_t) {
+                try {
+                    chunks_[k]->read(rows, reinterpret_cast<char *>(outs[k]), bad[k]);
+                } catch (const std::exception &error) {
+                    std::lock_guard<std::mutex> lock(mutex);
+                    fault = error.what();
+                }
+            });
+        }
+        if (!fault.empty()) throw std::runtime_error(fault);
+        nb::list all;
+        for (const auto &found : bad) {
+            nb::list one;
+            for (const Bad &b : found)
+                one.append(nb::make_tuple(b.line, b.reason, nb::bytes(b.text.data(), b.text.size())));
+            all.append(one);
+        }
+        return all;
+    }
+
+private:
+    std::vector<std::unique_ptr<parquet::Chunk>> chunks_;
 };
 
 // Applies vocabularies to columns, one thread a column so that order of appearance is exact.
@@ -229,6 +220,9 @@ void bind_etl(nb::module_ &m) {
         .def(nb::init<nb::list>())
         .def("parse", &Plan::parse)
         .def("apply", &Plan::apply);
+    nb::class_<RowGroup>(m, "EtlRowGroup")
+        .def(nb::init<const Plan &, int, int64_t, nb::list>(), nb::keep_alive<1, 2>())
+        .def("read", &RowGroup::read);
     nb::class_<Vocabulary>(m, "EtlVocabulary")
         .def(nb::init<int64_t, int64_t>())
         .def("__len__", [](const Vocabulary &v) { return v.keys.size(); })
@@ -244,4 +238,5 @@ void bind_etl(nb::module_ &m) {
             std::copy(v.counts.begin(), v.counts.end(), to.data());
         });
     m.def("etl_vocabularies", &vocabularies);
+    m.def("etl_parquet_footer", &parquet_footer);
 }
