@@ -7,12 +7,15 @@ decomposed to core ATen.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import io
+import logging
 import os
 import re
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -61,20 +64,49 @@ def capture_fx(module: torch.fx.GraphModule, example_inputs: Sequence[Any], name
 def _export(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> ExportedProgram:
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), warnings.catch_warnings(), _quiet():
         warnings.simplefilter("ignore")
         try:
             exported = torch.export.export(model, args, kwargs, strict=False)
             lowered: ExportedProgram = exported.run_decompositions(_decompositions())
-            return lowered
         except Exception as error:
-            raise CompileError(
-                f"{type(model).__name__} cannot be captured as one graph",
-                cause=str(error).strip().splitlines()[0][:300]
-                if str(error).strip()
-                else type(error).__name__,
-                try_=["torch.compile(model, backend='tt'), which splits the graph there"],
-            ) from error
+            text = str(error).strip().splitlines() or [type(error).__name__]
+            raise _several_graphs(model, text[0][:300]) from error
+    for node in lowered.graph.nodes:
+        if _depends_on_data(node.meta.get("val")):
+            raise _several_graphs(model, f"the shape or value of {node.name} depends on the data")
+    return lowered
+
+
+def _several_graphs(model: torch.nn.Module, cause: str) -> CompileError:
+    return CompileError(
+        f"{type(model).__name__} cannot be captured as one graph",
+        cause=cause,
+        try_=["torch.compile(model, backend='tt'), which splits the graph there"],
+    )
+
+
+def _depends_on_data(value: Any) -> bool:
+    """Whether a result is a number, or has a size, that only running the model can tell."""
+    if isinstance(value, torch.Tensor):
+        return any(not isinstance(size, int) for size in value.shape)
+    if isinstance(value, (tuple, list)):
+        return any(_depends_on_data(v) for v in value)
+    return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the graph that torch prints when a capture fails: the error says what is needed."""
+    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
+    level, printed = log.level, io.StringIO()
+    log.setLevel(logging.ERROR)
+    try:
+        with contextlib.redirect_stderr(printed):
+            yield
+        sys.stderr.write(printed.getvalue())
+    finally:
+        log.setLevel(level)
 
 
 def _from_exported(exported: ExportedProgram, name: str) -> Captured:
@@ -101,7 +133,7 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
     mutations: list[tuple[int, str, Any]] = []
     inputs_by_name = {a.node: a.position for a in arguments if a.role == "input"}
     for index, out in enumerate(exported.graph_signature.output_specs):
-        if out.kind is OutputKind.BUFFER_MUTATION:
+        if out.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
             mutations.append((index, "weight", out.target))
         elif out.kind is OutputKind.USER_INPUT_MUTATION:
             mutations.append((index, "input", inputs_by_name[str(out.target)]))

@@ -66,8 +66,9 @@ struct Plan {
 };
 
 // Rows of `columns` contiguous values: normalisations, softmax, rotary embedding. The outer
-// dimensions and the operands' strides over them are the plan's.
-enum class RowKind : int { layer_norm, rms_norm, softmax, rotary };
+// dimensions and the operands' strides over them are the plan's. attention is a softmax that gives
+// zeros for a row of nothing but minus infinity.
+enum class RowKind : int { layer_norm, rms_norm, softmax, rotary, attention };
 struct RowPlan : Plan {
     RowKind kind = RowKind::softmax;
     std::int64_t columns = 0;

@@ -89,6 +89,11 @@ inline void softmax_row(const RowPlan &plan, float *out, const float *x, const f
     for (; i + 8 <= n; i += 8) top = vmax(load(x + i), top);
     if (i < n) top = vmax(load_tail(x + i, n - i, lowest), top);
     const f8 highest = splat(max_lanes(top));
+    if (plan.kind == RowKind::attention && highest[0] == lowest &&
+        std::all_of(x, x + n, [=](float v) { return v == lowest; })) {
+        std::fill(out, out + n, 0.0f);  // no key is open to this query
+        return;
+    }
     f8 sum0 = {}, sum1 = {};
     for (i = 0; i + 16 <= n; i += 16) {
         f8 a = vexp(load(x + i) - highest), b = vexp(load(x + i + 8) - highest);
@@ -137,7 +142,8 @@ void run_rows(const RowPlan &plan) {
         for (std::size_t row = begin; row < end; ++row, walk.next()) {
             float *out = plan.out + row * plan.columns;
             const float *second = plan.operands > 1 ? walk.in[1] : nullptr;
-            if (plan.kind == RowKind::softmax) softmax_row(plan, out, walk.in[0], second);
+            if (plan.kind == RowKind::softmax || plan.kind == RowKind::attention)
+                softmax_row(plan, out, walk.in[0], second);
             else if (plan.kind == RowKind::rotary) rotary_row(plan, out, walk.in[0], second, walk.in[2]);
             else norm_row(plan, out, walk.in[0], second);
         }

@@ -16,6 +16,7 @@ _NUMBERS = frozenset({
     torch.ops.aten.add.Tensor, torch.ops.aten.sub.Tensor, torch.ops.aten.mul.Tensor,
     torch.ops.aten.div.Tensor,
 })  # fmt: skip
+_VIEWS = (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default)
 
 
 def fold_constants(captured: Captured, options: Options) -> int:
@@ -63,11 +64,7 @@ def _evaluate(node: Node, known: dict[Node, Any]) -> Any:
     if kwargs.get("device") is not None:
         kwargs["device"] = torch.device("cpu")
     # Clones that made a value contiguous are gone; a view of it may need a copy.
-    target = (
-        torch.ops.aten.reshape.default
-        if node.target is torch.ops.aten.view.default
-        else (node.target)
-    )
+    target = torch.ops.aten.reshape.default if node.target in _VIEWS else node.target
     return target(*args, **kwargs)
 
 

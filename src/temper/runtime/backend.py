@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
+import threading
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
+from temper.errors import CompileError
 from temper.frontend.capture import capture_fx
 from temper.frontend.pipeline import build
 from temper.options import Options, resolve
@@ -53,18 +57,36 @@ class _Graph:
         self._index = index
         self._name = f"graph_g{index}"
         self._keep = keep
-        self._by_shape: dict[Any, _Specialised] = {}
+        self._numbers = _wrapped_numbers(module)
+        self._by_shape: dict[Any, Callable[[Sequence[Any]], Any]] = {}
+        self._lock = threading.Lock()
 
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        key = tuple((t.shape, t.dtype) if isinstance(t, torch.Tensor) else t for t in inputs)
+    def __call__(self, *inputs: Any) -> Any:
+        key = (
+            *((t.shape, t.dtype) if isinstance(t, torch.Tensor) else t for t in inputs),
+            *(float(inputs[position]) for position in self._numbers),
+        )
         entry = self._by_shape.get(key)
         if entry is None:
-            entry = self._by_shape[key] = self._compile(inputs)
+            with self._lock:
+                entry = self._by_shape.get(key)
+                if entry is None:
+                    entry = self._by_shape[key] = self._compile(inputs)
         return entry(inputs)
 
-    def _compile(self, inputs: Sequence[Any]) -> _Specialised:
+    def _compile(self, inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
         started = time.perf_counter()
-        captured = capture_fx(self._module, inputs, self._name)
+        module = _with_numbers(self._module, [float(inputs[p]) for p in self._numbers])
+        try:
+            captured = capture_fx(module, inputs, self._name)
+        except CompileError as error:
+            if not self._options["fallback"]:
+                raise
+            cause = error.details.get("cause", error.what)
+            warnings.warn(
+                f"{self._name} of the model runs in eager torch on the host: {cause}", stacklevel=2
+            )
+            return lambda given: self._module(*given)
         built = build(captured, self._options, cached=True)
         rest = time.perf_counter() - started - sum(built.stages.values())
         built.stages = {"capture": rest, **built.stages}
@@ -72,6 +94,44 @@ class _Graph:
         if self._keep is not None:
             self._keep.append(graph)
         return _Specialised(graph)
+
+
+def _wrapped_numbers(module: torch.fx.GraphModule) -> dict[int, str]:
+    """Placeholders, by position, that are a Python number which Dynamo passes as a tensor."""
+    places = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return {
+        position: node.name
+        for position, node in enumerate(places)
+        if node.users and all(_reads_number(user) for user in node.users)
+    }
+
+
+def _reads_number(node: torch.fx.Node) -> bool:
+    return node.op == "call_method" and node.target == "item"
+
+
+def _with_numbers(module: torch.fx.GraphModule, numbers: Sequence[float]) -> torch.fx.GraphModule:
+    """The graph with those numbers written into it; they are part of the key of a program."""
+    if not numbers:
+        return module
+    made = copy.copy(module)
+    made.graph = copy.deepcopy(module.graph)
+    places = [node for node in made.graph.nodes if node.op == "placeholder"]
+    for position, number in zip(_wrapped_numbers(made), numbers, strict=True):
+        for read in list(places[position].users):
+            for reader in list(read.users):
+                _write_number(reader, read, number)
+            made.graph.erase_node(read)
+    made.recompile()
+    return made
+
+
+def _write_number(node: torch.fx.Node, read: torch.fx.Node, number: float) -> None:
+    def chosen(argument: torch.fx.Node) -> Any:
+        return number if argument is read else argument
+
+    node.args = torch.fx.map_arg(node.args, chosen)
+    node.kwargs = torch.fx.map_arg(node.kwargs, chosen)
 
 
 class _Specialised:

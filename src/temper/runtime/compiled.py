@@ -5,8 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch.utils import _pytree as pytree
@@ -16,8 +15,15 @@ from temper.frontend.capture import capture
 from temper.frontend.pipeline import build
 from temper.options import Options, resolve
 from temper.runtime.loaded import LoadedGraph
+from temper.runtime.watch import ModuleWatch
 
-Entry = Callable[[list[Any], tuple[Any, ...], dict[str, Any]], Any]
+
+class Entry(Protocol):
+    """What one kind of call runs, and whether the model has become another one since."""
+
+    def __call__(self, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+    def stale(self) -> bool: ...
 
 
 class CompiledModel:
@@ -30,6 +36,7 @@ class CompiledModel:
     def __init__(self, model: torch.nn.Module, options: Options) -> None:
         self._model = model
         self._entries: dict[Any, Entry] = {}
+        self._split: _Split | None = None
         self._lock = threading.RLock()
         self.options = options
         self.loaded: list[LoadedGraph] = []
@@ -38,9 +45,11 @@ class CompiledModel:
         leaves, spec = pytree.tree_flatten((args, kwargs))
         key = (spec, self._model.training, *map(_describe, leaves))
         entry = self._entries.get(key)
-        if entry is None:
+        if entry is None or entry.stale():
             with self._lock:
-                entry = self._entries.get(key) or self._compile(key, args, kwargs)
+                entry = self._entries.get(key)
+                if entry is None or entry.stale():
+                    entry = self._compile(key, args, kwargs)
         return entry(leaves, args, kwargs)
 
     @property
@@ -59,7 +68,9 @@ class CompiledModel:
         try:
             captured = capture(self._model, args, kwargs)
         except CompileError:
-            entry = self._split()
+            if self._split is None:
+                self._split = _Split(self._model, self.options, self.loaded)
+            entry: Entry = self._split
         else:
             built = build(captured, self.options, cached=True)
             rest = time.perf_counter() - started - sum(built.stages.values())
@@ -69,19 +80,6 @@ class CompiledModel:
             entry = _Whole(graph, self._model)
         self._entries[key] = entry
         return entry
-
-    def _split(self) -> Entry:
-        """Several graphs: Dynamo runs the Python in between."""
-        from temper.runtime.backend import make_backend
-
-        backend = make_backend(self.options, self.loaded)
-        compiled = torch.compile(self._model, backend=backend, dynamic=False)
-
-        def run(leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-            with torch.no_grad():
-                return compiled(*args, **kwargs)
-
-        return run
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_model"], name)
@@ -93,15 +91,52 @@ class CompiledModel:
         )
 
 
+# Past eight shapes Dynamo would leave a model to eager torch.
+_SHAPES = 4096
+
+
+class _Split:
+    """Several graphs: Dynamo runs the Python in between, and guards what that reads."""
+
+    def __init__(self, model: torch.nn.Module, options: Options, loaded: list[LoadedGraph]) -> None:
+        from temper.runtime.backend import make_backend
+
+        self._name = type(model).__name__
+        self._loaded: list[LoadedGraph] | None = loaded
+        self._known = len(loaded)
+        self._run = torch.compile(model, backend=make_backend(options, loaded), dynamic=False)
+
+    def __call__(self, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with torch.no_grad(), torch._dynamo.config.patch(recompile_limit=_SHAPES):
+            made = self._run(*args, **kwargs)
+        if self._loaded is not None and len(self._loaded) == self._known:
+            warnings.warn(
+                f"no part of {self._name} could be captured: it runs in eager torch on the host",
+                stacklevel=3,
+            )
+        self._loaded = None
+        return made
+
+    def stale(self) -> bool:
+        return False
+
+
 class _Whole:
     """One graph for the whole model."""
 
     def __init__(self, graph: LoadedGraph, model: torch.nn.Module) -> None:
         self._graph = graph
+        self._watch = ModuleWatch(model)
         captured = graph.built.captured
         self._positions = [a.position for a in captured.inputs if _is_tensor(graph, a.node)]
         self._unflatten = captured.unflatten
         self._owners = _owners(model, list(dict.fromkeys(graph.program.weights.values())))
+        self._kinds = [_kind(seen) for _, _, _, seen in self._owners]
+
+    def stale(self) -> bool:
+        """Whether the model's Python, or a weight's shape or dtype, is another one now."""
+        kinds = [_kind(held.get(name)) for _, held, name, _ in self._owners]
+        return kinds != self._kinds or self._watch.changed()
 
     def __call__(self, leaves: list[Any], args: Any, kwargs: Any) -> Any:
         replaced = {
@@ -133,6 +168,10 @@ def _owners(
             if held.get(name) is not None:
                 found.append((path, held, name, held[name]))
     return found
+
+
+def _kind(weight: torch.Tensor | None) -> Any:
+    return None if weight is None else (weight.shape, weight.dtype)
 
 
 def _describe(leaf: Any) -> Any:

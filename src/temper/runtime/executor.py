@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -23,7 +24,7 @@ from temper.runtime import (  # noqa: F401  (each module registers its kernels)
 )
 from temper.runtime.builder import Builder, Step
 from temper.runtime.host import keep_heap
-from temper.runtime.values import exact_input, load, round_
+from temper.runtime.values import RANGES, exact_input, load, round_
 
 Tensor = torch.Tensor
 # (index of the op, the op, start_ns, end_ns) of the host's clock, time.perf_counter_ns.
@@ -125,7 +126,9 @@ class Executor:
         with self._lock, torch.no_grad():
             if not self._prepared:
                 self._prepare()
-            for (held, spec), given in zip(self._inputs, inputs, strict=True):
+            for index, ((held, spec), given) in enumerate(zip(self._inputs, inputs, strict=True)):
+                if given.dtype == torch.int64:
+                    self._check_range(index, given, spec.format)
                 held.copy_(given.reshape(held.shape) if given.shape != held.shape else given)
                 if not exact_input(given.dtype, spec.format):
                     round_(held, spec.format)
@@ -135,6 +138,18 @@ class Executor:
             else:
                 self._observed(self.observer)
             return [output() for output in self._outputs]
+
+    def _check_range(self, index: int, given: Tensor, format_name: str) -> None:
+        """The chip has no 64-bit integers: what its format cannot hold is refused."""
+        low, high = RANGES.get(format_name, (-math.inf, math.inf))
+        if given.numel() and not (low <= given.min().item() and given.max().item() <= high):
+            raise UsageError(
+                f"input {self.program.inputs[index]} holds integers beyond {format_name}, the "
+                "widest integer format of the chip",
+                given=f"{given.min().item()} to {given.max().item()}",
+                needs=f"{low} to {high}",
+                try_=["a hash or an offset that keeps the values in range"],
+            )
 
     def _observed(self, observer: Observer) -> None:
         for index, (op, steps) in enumerate(self._op_steps):

@@ -94,6 +94,11 @@ _TERNARY: dict[str, Callable[[Tensor, Tensor, Tensor, float], Tensor]] = {
 _BOUNDS = (torch.tensor(float("-inf")), torch.tensor(float("inf")))
 
 
+def _operand(value: Any, others: list[Tensor]) -> Tensor:
+    """A number beside these tensors: an integer beside integers, which float32 would round."""
+    return _scalar(int(value) if others and not others[0].is_floating_point() else float(value))
+
+
 @kernel("Ternary")
 def ternary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: in float32, rounded once. where: a is a zero/non-zero condition; addcmul a + v*b*c;
@@ -108,11 +113,11 @@ def ternary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     rest = list(inputs[1:])
     a, second, third = inputs[0], _BOUNDS[0], _BOUNDS[1]
     if op.attr("b_scalar") is not None:
-        second = _scalar(float(op.attr("b_scalar")))
+        second = _operand(op.attr("b_scalar"), inputs[1:])
     elif rest:
         second = rest.pop(0)
     if op.attr("c_scalar") is not None:
-        third = _scalar(float(op.attr("c_scalar")))
+        third = _operand(op.attr("c_scalar"), inputs[1:])
     elif rest:
         third = rest.pop(0)
     target = b.spec(op.outputs[0]).format

@@ -201,7 +201,9 @@ def matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 def sdpa(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: softmax(q k^T * scale + mask) v; q and the probabilities are masked as in0, k and v as
     in1; scores and softmax in float32; the probabilities are rounded to bfloat16, as the chip keeps
-    them between its two matmuls; the result is rounded once."""
+    them between its two matmuls; the result is rounded once. A query whose keys are all closed by
+    minus infinity gives zeros, as torch defines it (what ttnn gives there is uncertain): padded
+    batches would carry a NaN into every row otherwise."""
     q, k, v = inputs[:3]
     mask = inputs[3] if len(inputs) > 3 else None
     formats = [b.spec(name).format for name in op.inputs[:3]]
@@ -246,14 +248,15 @@ def _shared(x: Tensor, shared: int) -> Tensor:
 
 
 def _emit_probabilities(b: Builder, scores: Tensor, scale: float, mask: Tensor | None) -> None:
-    step = native.softmax(scores, scores, scale, mask, "bfloat16")
+    step = native.softmax(scores, scores, scale, mask, "bfloat16", "attention")
     if step is not None:
         b.emit(step)
         return
 
     def compute() -> None:
-        y = scores * scale
-        scores.copy_(torch.softmax(y if mask is None else y + mask, -1))
+        y = scores * scale if mask is None else scores * scale + mask
+        closed = (y == float("-inf")).all(-1, keepdim=True)
+        scores.copy_(torch.softmax(y, -1).masked_fill_(closed, 0.0))
         round_(scores, "bfloat16")
 
     b.emit(compute)

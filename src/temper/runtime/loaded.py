@@ -22,6 +22,7 @@ from temper.runtime import clock
 from temper.runtime.executor import Executor
 from temper.runtime.profiled import CallRecorder
 from temper.runtime.program_cache import PROGRAM_CACHE
+from temper.runtime.watch import WeightWatch
 
 # Every graph that is alive in this process, for temper.stats().
 _LOADED: list[weakref.ref[LoadedGraph]] = []
@@ -84,13 +85,10 @@ class LoadedGraph:
     # --- weights ------------------------------------------------------------------------------
 
     def _watch(self, weights: dict[str, torch.Tensor]) -> None:
-        """Remember the version of every weight, so that a change is noticed."""
+        """Remember the state of every weight, so that a change is noticed."""
         paths = dict.fromkeys(self.program.weights.values())
         self._weights = {path: weights[path] for path in paths}
-        self._versions = [(t, _version(t)) for t in self._weights.values() if _tracks(t)]
-
-    def _changed(self) -> bool:
-        return any(tensor._version != version for tensor, version in self._versions)
+        self._watched = WeightWatch(self._weights.values())
 
     def replace_weights(self, weights: dict[str, torch.Tensor]) -> None:
         """Other tensors for some weights; their values are read at the next call."""
@@ -108,7 +106,7 @@ class LoadedGraph:
         if any(is_tt(t) for t in inputs):
             inputs = [host_view(t) if is_tt(t) else t for t in inputs]
         first = self.stats.calls == 0
-        executor = self._ready() if first or self._changed() else self._executor
+        executor = self._ready() if first or self._watched.changed() else self._executor
         assert executor is not None
         outputs = executor.run(inputs) if not self.built.options["dry_run"] else self._zeros()
         self._account(started, first)
@@ -136,10 +134,10 @@ class LoadedGraph:
                 )
                 self.stats.cache_hits += hits
                 self.stats.cache_misses += misses
-            elif self._changed():
+            elif self._watched.changed():
                 self._executor.set_weights(_host(self._weights))
                 self.stats.weight_updates += 1
-            self._versions = [(t, _version(t)) for t in self._weights.values() if _tracks(t)]
+                self._watched = WeightWatch(self._weights.values())
             return self._executor
 
     def _account(self, started: int, first: bool) -> None:
@@ -210,14 +208,6 @@ def _exact(options: Options) -> bool:
     """
     chosen = options.explicit("fp32_dest_acc_en") and options["fp32_dest_acc_en"] is False
     return bool(options["exact_accumulation"]) or chosen
-
-
-def _tracks(tensor: torch.Tensor) -> bool:
-    return not tensor.is_inference()
-
-
-def _version(tensor: torch.Tensor) -> int:
-    return tensor._version
 
 
 def _host(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

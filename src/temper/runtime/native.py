@@ -21,7 +21,7 @@ _library: Any = kernels.native if hasattr(kernels.native, "ElementwisePlan") els
 
 _UNARY: dict[str, int] = _library.UNARY_CODES if _library else {}
 _BINARY: dict[str, int] = _library.BINARY_CODES if _library else {}
-_ROWS = {"layer": 0, "rms": 1, "softmax": 2, "rotary": 3}
+_ROWS = {"layer": 0, "rms": 1, "softmax": 2, "rotary": 3, "attention": 4}
 # Powers that have a function of their own.
 _POWERS = {
     1.0: "identity",
@@ -204,12 +204,20 @@ def _rows(
     return plan
 
 
-def softmax(out: Tensor, x: Tensor, scale: float, mask: Tensor | None, format_name: str) -> Any:
-    """softmax(x * scale + mask) over the last dimension, rounded."""
+def softmax(
+    out: Tensor,
+    x: Tensor,
+    scale: float,
+    mask: Tensor | None,
+    format_name: str,
+    kind: str = "softmax",
+) -> Any:
+    """softmax(x * scale + mask) over the last dimension, rounded; of the kind ``attention`` a row
+    of nothing but minus infinity gives zeros."""
     if mask is None:
-        return _rows("softmax", out, [x], format_name, scale=scale)
+        return _rows(kind, out, [x], format_name, scale=scale)
     splat = mask.dim() == 0 or mask.shape[-1] == 1 or mask.stride(-1) == 0
-    return _rows("softmax", out, [x, mask], format_name, scale=scale, mask_splat=splat)
+    return _rows(kind, out, [x, mask], format_name, scale=scale, mask_splat=splat)
 
 
 def norm(

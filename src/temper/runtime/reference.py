@@ -109,7 +109,9 @@ def _sdpa(op: Op, inputs: list[Array], specs: list[TensorSpec], rules: Rules) ->
         scores = np.where(later, -np.inf, scores)
     elif len(inputs) > 3:
         scores = scores + inputs[3]
-    kept = np.asarray(quantize(softmax(scores, -1).astype(np.float32), "bfloat16"))
+    closed = np.all(scores == -np.inf, axis=-1, keepdims=True)
+    weights = np.where(closed, 0.0, softmax(scores, -1))
+    kept = np.asarray(quantize(weights.astype(np.float32), "bfloat16"))
     return [product(kept.astype(np.float64), v, op, rules)]
 
 

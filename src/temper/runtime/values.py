@@ -15,7 +15,7 @@ import torch
 from temper import kernels
 from temper.program.tensor import INTEGER_FORMATS, TensorSpec
 
-_RANGES = {
+RANGES = {
     "int32": (-(2**31), 2**31 - 1),
     "uint32": (0, 2**32 - 1),
     "uint16": (0, 2**16 - 1),
@@ -74,15 +74,18 @@ def rounding(tensor: torch.Tensor, format_name: str) -> Callable[[], None]:
 
 
 def to_integer(source: torch.Tensor, format_name: str) -> torch.Tensor:
-    """Typecast to an integer format as ttnn does: truncate; 8 and 16 bits saturate, 32 bits wrap
-    (uint32) or become INT_MIN out of range (int32)."""
-    low, high = _RANGES[format_name]
-    if source.dtype.is_floating_point:
+    """To an integer format. Floats are typecast as ttnn does: truncated; 8 and 16 bits saturate,
+    32 bits wrap (uint32) or become INT_MIN out of range (int32). Integers wrap at 32 bits."""
+    low, high = RANGES[format_name]
+    floating = source.dtype.is_floating_point
+    if floating:
         source = source.double().nan_to_num(nan=float(low), posinf=2.0**62, neginf=-(2.0**62))
         source = source.trunc().clamp_(-(2.0**62), 2.0**62)
     values = source.to(torch.int64)
     if format_name == "uint32":
         return values & high
+    if format_name == "int32" and not floating:
+        return ((values - low) & (high - low)) + low
     if format_name == "int32":
         return torch.where((values < low) | (values > high), low, values)
     return values.clamp(low, high)
@@ -91,6 +94,11 @@ def to_integer(source: torch.Tensor, format_name: str) -> torch.Tensor:
 def load(source: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     """A user's tensor or weight as the host form of its spec, in memory of its own."""
     if spec.format in INTEGER_FORMATS:
-        return to_integer(source.detach(), spec.format).reshape(spec.shape).clone()
+        # The largest and smallest int64 serve as "no value": they stay the largest and smallest.
+        low, high = RANGES[spec.format]
+        values = source.detach()
+        if values.dtype == torch.int64:
+            values = values.clamp(low, high)
+        return to_integer(values, spec.format).reshape(spec.shape).clone()
     values = source.detach().to(torch.float32, copy=True).contiguous().reshape(spec.shape)
     return values if exact_input(source.dtype, spec.format) else round_(values, spec.format)

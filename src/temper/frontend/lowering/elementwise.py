@@ -74,10 +74,20 @@ def unary(b: Builder, node: Node, functions: Sequence[Sequence[Any]]) -> Value:
     return replace(out, shape=shape)
 
 
+# Integers narrower than the chip's wrap around on the host, as torch defines it.
+_NARROW = (torch.uint8, torch.int8, torch.int16)
+_WRAPPING = {"neg", "bitwise_not", "abs", "square", "add", "sub", "mul", "pow", "shift_left"}
+
+
 @lowers(*[o for name in _UNARY for o in _overloads(name) if o is not aten.round.decimals])
-def lower_unary(b: Builder, node: Node) -> Value:
-    name = node.target._schema.name.split("::")[1]
-    return unary(b, node, [[_UNARY[name]]])
+def lower_unary(b: Builder, node: Node) -> Value | None:
+    function = _UNARY[node.target._schema.name.split("::")[1]]
+    dtype = result(node)[1]
+    if function == "bitwise_not" and dtype is torch.bool:
+        function = "logical_not"  # truth values are zeros and ones of bfloat16 on the chip
+    if function in _WRAPPING and dtype in _NARROW:
+        return None
+    return unary(b, node, [[function]])
 
 
 @lowers(*[o for name in _UNARY_WITH_PARAMETERS for o in _overloads(name)])
@@ -218,6 +228,8 @@ def lower_binary(b: Builder, node: Node) -> Value | None:
     name = node.target._schema.name.split("::")[1]
     function = _BINARY[name]
     x, y = (operand(b, a) for a in node.args[:2])
+    if function in _WRAPPING and result(node)[1] in _NARROW:
+        return None
     mode = node.kwargs.get("rounding_mode")
     if mode:
         function = {"floor": "floor_divide", "trunc": "trunc_divide"}[str(mode)]

@@ -94,7 +94,7 @@ def lower_addmm(b: Builder, node: Node) -> Value | None:
     return matmul(b, node, x, w, bias, transpose_b=flags[1])
 
 
-@lowers(aten.softmax.int, aten._softmax.default, aten._safe_softmax.default)
+@lowers(aten.softmax.int, aten._softmax.default)
 def lower_softmax(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
     x = b.plain(b[node.args[0]])

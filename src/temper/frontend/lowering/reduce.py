@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from temper.frontend.lowering.builder import Builder, Value
-from temper.frontend.lowering.elementwise import result
+from temper.frontend.lowering.elementwise import cast, result
 from temper.frontend.lowering.registry import lowers
 from temper.frontend.lowering.window import spatial_mean
 from temper.frontend.node import Node
@@ -55,8 +55,8 @@ def lower_reduce(b: Builder, node: Node) -> Value | None:
     if function in ("var", "std"):
         attrs["correction"] = 1 if correction is None else correction
     x = b.plain(x)
-    if not x.shape:
-        return x
+    if not x.shape:  # of one value; torch's variance of one value is undefined
+        return None if function in ("var", "std", "any", "all") else cast(b, x, dtype, node.name)
     return b.emit("Reduce", [x], shape, dtype, attrs, name=node.name)
 
 
