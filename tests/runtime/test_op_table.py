@@ -15,7 +15,11 @@ from temper.runtime.builder import KERNELS
 from temper.runtime.executor import Executor
 from temper.runtime.reference import REFERENCE, interpret
 
-from .op_cases import FLOATS, OTHERS, Case, binary_case, data, program, unary_case
+from .op_cases import FLOATS, Case, binary_case, data, program, unary_case
+from .op_cases_compute import COMPUTE
+from .op_cases_data import DATA
+
+OTHERS = [*COMPUTE, *DATA]
 
 # Relative to the largest value: one step of the format, since a result that lies next to a rounding
 # boundary may fall on either side of it. Block formats add the step of the shared exponent.
@@ -111,6 +115,19 @@ def test_a_constant_operand_gives_the_same_numbers_as_an_input(
         (got,) = executor.run(tensors[:1])
         assert torch.allclose(got, wanted, rtol=2**-7, atol=1e-5 * float(wanted.abs().max()))
         executor.set_weights(weights)
+
+
+def test_a_query_without_an_open_key_gives_zeros_as_in_torch() -> None:
+    case = Case("Sdpa", (*((1, 2, 5, 8),) * 3, (1, 1, 5, 5)), ((1, 2, 5, 8),), {"fp32_acc": True})
+    q, k, v, mask = (torch.from_numpy(a) for a in data(case))
+    mask = torch.where(torch.ones(5, 5).tril(-1).bool(), 0.0, float("-inf")).expand_as(mask)
+    expected = torch.nn.functional.scaled_dot_product_attention(q, k, v, mask)
+    made = program(case, "float32")
+    (got,) = Executor(made, {}).run([q, k, v, mask])
+    assert torch.equal(got[:, :, 0], torch.zeros(1, 2, 8))
+    assert torch.allclose(got, expected, atol=0.05)
+    (slow,) = interpret(made, {}, [t.numpy() for t in (q, k, v, mask)])
+    assert np.isfinite(slow).all()
 
 
 def test_every_kind_of_the_table_has_a_kernel_a_reference_and_a_case() -> None:

@@ -203,6 +203,14 @@ _TABLE = [
     OpKind("RotaryEmbedding", "rope", "RotaryEmbedding", ("x", "cos", "sin"), {}),
     OpKind("Embeddings", "embedding", "EmbeddingsDeviceOperation", ("ids", "table"), {}),
     OpKind("Gather", "gather_scatter", "GatherDeviceOperation", ("x", "index"), {"dim": 0}),
+    # x with src at the places of index along dim; reduce: None | add | multiply | amax | amin.
+    OpKind(
+        "Scatter",
+        "gather_scatter",
+        "ScatterDeviceOperation",
+        ("x", "index", "src"),
+        {"dim": 0, "reduce": None},
+    ),
     OpKind(
         "Slice", "slice", "SliceDeviceOperation", ("x",), {"begins": [], "ends": [], "steps": []}
     ),  # one entry a dimension
@@ -252,8 +260,15 @@ _TABLE = [
     OpKind("Full", "full", "FullDeviceOperation", (), {"value": 0.0}),
     OpKind("Arange", "full", "ArangeDeviceOperation", (), {"start": 0, "end": 0, "step": 1}),
     # A torch operator that has no device lowering. args/kwargs: JSON, with {"input": i} for the
-    # i-th operand, {"dtype": "..."} and the like; outputs come back in their torch dtypes.
-    OpKind("Host", "host", "(torch)", ("xs*",), {"target": "", "args": [], "kwargs": {}}),
+    # i-th operand, {"dtype": "..."}, {"call": target, ...} for a result that never leaves the host,
+    # and the like; results: which of the operator's results are the outputs, None for all.
+    OpKind(
+        "Host",
+        "host",
+        "(torch)",
+        ("xs*",),
+        {"target": "", "args": [], "kwargs": {}, "results": None},
+    ),
 ]
 
 KINDS: Mapping[str, OpKind] = {kind.name: kind for kind in _TABLE}

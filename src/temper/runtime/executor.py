@@ -24,7 +24,7 @@ from temper.runtime import (  # noqa: F401  (each module registers its kernels)
 )
 from temper.runtime.builder import Builder, Step
 from temper.runtime.host import keep_heap
-from temper.runtime.values import RANGES, exact_input, load, round_
+from temper.runtime.values import RANGES, exact_input, load, pairs, round_
 
 Tensor = torch.Tensor
 # (index of the op, the op, start_ns, end_ns) of the host's clock, time.perf_counter_ns.
@@ -126,6 +126,7 @@ class Executor:
         with self._lock, torch.no_grad():
             if not self._prepared:
                 self._prepare()
+            inputs = [pairs(given) for given in inputs]
             for index, ((held, spec), given) in enumerate(zip(self._inputs, inputs, strict=True)):
                 if given.dtype == torch.int64:
                     self._check_range(index, given, spec.format)
@@ -172,6 +173,8 @@ def _plain() -> Iterator[None]:
 
 def _fresh(tensor: Tensor, dtype: torch.dtype | None) -> Callable[[], Tensor]:
     """A closure that copies a value out of the executor's memory."""
+    if dtype is not None and dtype.is_complex:
+        return lambda: torch.view_as_complex(tensor.contiguous()).to(dtype, copy=True)
     if dtype is None or dtype == tensor.dtype:
         return partial(tensor.clone, memory_format=torch.contiguous_format)
     return partial(tensor.to, dtype, memory_format=torch.contiguous_format, copy=True)

@@ -191,6 +191,25 @@ def gather(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     return [b.compute(op, lambda: torch.gather(x, dim, index.to(torch.int64)), exact=True)]
 
 
+_SCATTERED = {"add": "sum", "multiply": "prod", "amax": "amax", "amin": "amin"}
+
+
+@kernel("Scatter")
+def scatter(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+    """Rule: places written are exact; where several values meet they are reduced in float32 with
+    what was there, and rounded once."""
+    x, index, src = inputs
+    dim, reduce = op.attr("dim"), op.attr("reduce")
+
+    def compute() -> Tensor:
+        places = index.to(torch.int64)
+        if reduce is None:
+            return torch.scatter(x, dim, places, src.to(x.dtype))
+        return torch.scatter_reduce(x, dim, places, src.to(x.dtype), _SCATTERED[reduce])
+
+    return [b.compute(op, compute, exact=reduce is None)]
+
+
 @kernel("ArgMax")
 def argmax(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: index of the first greatest (or least) value; without dim, of the flattened tensor."""

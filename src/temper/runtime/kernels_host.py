@@ -57,11 +57,19 @@ def dtype_named(name: str) -> torch.dtype:
 
 def bind_argument(argument: Any, inputs: list[Tensor]) -> Any:
     """A JSON argument as the operator takes it: ``{"input": i}`` is the i-th operand, with
-    ``"dtype"`` beside it converted to that dtype; ``{"dtype": ...}`` alone is a dtype."""
+    ``"dtype"`` beside it converted to that dtype; ``{"dtype": ...}`` alone is a dtype; ``{"call":
+    target, "args", "kwargs", "item"}`` is the result of another operator."""
     if isinstance(argument, dict):
         if "input" in argument:
             x = inputs[argument["input"]]
             return x.to(dtype_named(argument["dtype"])) if "dtype" in argument else x
+        if "call" in argument:
+            made = resolve(argument["call"])(
+                *bind_argument(argument["args"], inputs),
+                **{k: bind_argument(v, inputs) for k, v in argument["kwargs"].items()},
+            )
+            made = made if argument["item"] is None else made[argument["item"]]
+            return made.resolve_conj().resolve_neg()  # the next operator may read the bytes
         if "dtype" in argument:
             return dtype_named(argument["dtype"])
         raise CompileError(f"a host op cannot take the argument {argument!r}")
@@ -78,17 +86,17 @@ def host(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     args, kwargs = op.attr("args"), op.attr("kwargs")
     outputs = [b.output(op, index) for index in range(len(op.outputs))]
     formats = [b.spec(name).format for name in op.outputs]
+    chosen = op.attr("results")
+    if chosen is None:
+        chosen = range(len(op.outputs))
 
     def step() -> None:
-        results = function(
+        made = function(
             *(bind_argument(argument, inputs) for argument in args),
             **{name: bind_argument(value, inputs) for name, value in kwargs.items()},
         )
-        results = (
-            [results]
-            if isinstance(results, Tensor)
-            else [r for r in results if isinstance(r, Tensor)]
-        )
+        several = [made] if isinstance(made, Tensor) else made
+        results = [several[index] for index in chosen]
         for out, result, format_name in zip(outputs, results, formats, strict=True):
             if format_name in INTEGER_FORMATS:
                 out.copy_(to_integer(result, format_name).reshape(out.shape))

@@ -180,7 +180,10 @@ class LoadedGraph:
 
     def _zeros(self) -> list[torch.Tensor]:
         shapes = [self.program.spec(n).shape for n in self.program.outputs]
-        return [torch.zeros(s, dtype=d) for s, d in zip(shapes, self._dtypes, strict=True)]
+        return [
+            torch.zeros(shape[:-1] if dtype.is_complex else shape, dtype=dtype)
+            for shape, dtype in zip(shapes, self._dtypes, strict=True)
+        ]
 
     def results(self, outputs: list[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
         """The user's outputs in order; changed inputs and buffers are written back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,24 @@ def _gather(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
     places = list(np.indices(index.shape))
     places[dim] = index
     return [x[tuple(places)]]
+
+
+@reference("Scatter")
+def _scatter(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
+    out, index, src = inputs[0].copy(), inputs[1].astype(np.int64), inputs[2]
+    joins: dict[str | None, Callable[[Any, Any], Any]] = {
+        None: lambda old, new: new,
+        "add": lambda old, new: old + new,
+        "multiply": lambda old, new: old * new,
+        "amax": max,
+        "amin": min,
+    }
+    join = joins[op.attr("reduce")]
+    for place in np.ndindex(*index.shape):
+        target = list(place)
+        target[op.attr("dim")] = int(index[place])
+        out[tuple(target)] = join(out[tuple(target)], src[place])
+    return [out]
 
 
 @reference("ArgMax")

@@ -91,6 +91,11 @@ def to_integer(source: torch.Tensor, format_name: str) -> torch.Tensor:
     return values.clamp(low, high)
 
 
+def pairs(source: torch.Tensor) -> torch.Tensor:
+    """Complex numbers as pairs, which is how they reach a program; others as they are."""
+    return torch.view_as_real(source.resolve_conj()) if source.is_complex() else source
+
+
 def load(source: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     """A user's tensor or weight as the host form of its spec, in memory of its own."""
     if spec.format in INTEGER_FORMATS:
@@ -100,5 +105,6 @@ def load(source: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
         if values.dtype == torch.int64:
             values = values.clamp(low, high)
         return to_integer(values, spec.format).reshape(spec.shape).clone()
+    source = pairs(source)
     values = source.detach().to(torch.float32, copy=True).contiguous().reshape(spec.shape)
     return values if exact_input(source.dtype, spec.format) else round_(values, spec.format)

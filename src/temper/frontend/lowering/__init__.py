@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import torch
 
@@ -12,12 +13,21 @@ from temper.frontend.lowering import (  # noqa: F401 - they register themselves
     data,
     elementwise,
     fused,
+    index,
     matrix,
     reduce,
+    resize,
+    volumes,
     window,
 )
-from temper.frontend.lowering.builder import Builder, Value
-from temper.frontend.lowering.host import fall_back
+from temper.frontend.lowering.builder import Builder
+from temper.frontend.lowering.host import (
+    Call,
+    complex_argument,
+    complex_output,
+    fall_back,
+    is_complex,
+)
 from temper.frontend.lowering.registry import LOWERINGS
 from temper.frontend.node import Node, is_node
 from temper.options import Options
@@ -29,7 +39,7 @@ __all__ = ["LOWERINGS", "lower"]
 
 def lower(captured: Captured, options: Options) -> Program:
     """The whole graph, in order; results of the graph become outputs of the program."""
-    b = Builder(chips.get(options["chip"]), options)
+    b = Builder(chips.get(options["chip"]), options, captured.weights)
     inputs: list[str] = []
     by_node = {a.node: a for a in captured.arguments}
     for node in captured.graph.nodes:
@@ -38,7 +48,17 @@ def lower(captured: Captured, options: Options) -> Program:
             value = node.meta.get("val")
             if not isinstance(value, torch.Tensor):
                 continue  # a number or None: already baked into the graph
-            if argument.role == "input":
+            if value.is_complex() and (argument.role == "input" or node.users):
+                const = argument.role != "input"
+                call, pairs = complex_argument(
+                    b, argument.path if const else node.name, value.shape, const=const
+                )
+                b.env[node] = call
+                if const:
+                    b.weights[pairs.name] = argument.path
+                else:
+                    inputs.append(pairs.name)
+            elif argument.role == "input":
                 layout: Layout = "row_major" if b.lazy_layout and _is_image(node) else "tile"
                 made = b.declare(node.name, value.shape, value.dtype, const=False, layout=layout)
                 inputs.append(made.name)
@@ -88,8 +108,15 @@ def _weight_format(b: Builder, dtype: torch.dtype) -> str:
     return {torch.float32: "float32", torch.float64: "float32"}.get(dtype) or b.format_of(dtype)
 
 
-def _lower_node(b: Builder, node: Node) -> Value | tuple[Value, ...]:
+def _lower_node(b: Builder, node: Node) -> Any:
     function = LOWERINGS.get(node.target)
+    val = node.meta.get("val")
+    if is_complex(val) or any(isinstance(b.env.get(n), Call) for n in node.all_input_nodes):
+        return fall_back(b, node)
+    if isinstance(val, torch.Tensor) and val.numel() == 0:
+        return b.constant(torch.empty(val.shape, dtype=val.dtype), node.name)
+    if _reads_nothing(node) and node.target is not torch.ops.aten.cat.default:
+        return fall_back(b, node)
     if function is not None:
         made = function(b, node)
         if made is not None:
@@ -97,9 +124,18 @@ def _lower_node(b: Builder, node: Node) -> Value | tuple[Value, ...]:
     return fall_back(b, node)
 
 
-def _output(b: Builder, argument: object) -> str:
+def _reads_nothing(node: Node) -> bool:
+    """Whether an operand has no elements: a sum over it is a number all the same."""
+    values = (n.meta.get("val") for n in node.all_input_nodes)
+    return any(isinstance(v, torch.Tensor) and v.numel() == 0 for v in values)
+
+
+def _output(b: Builder, argument: Any) -> str:
     if not is_node(argument):
         return ""
+    value = b.env[argument]
+    if isinstance(value, Call):
+        return complex_output(b, value, argument.meta["val"].shape).name
     return b.on_device(b.plain(b[argument])).name
 
 

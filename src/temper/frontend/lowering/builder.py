@@ -52,8 +52,11 @@ class Value:
 class Builder:
     """Emits device ops; one instance a graph."""
 
-    def __init__(self, chip: Chip, options: Options) -> None:
+    def __init__(
+        self, chip: Chip, options: Options, held: dict[str, torch.Tensor] | None = None
+    ) -> None:
         self.chip = chip
+        self.held = {} if held is None else held  # weights and constants by path; grows
         self.options = options
         self.level: int = options["optimization_level"]
         self.lazy_layout: bool = options["enable_layout_optimization"]
@@ -61,7 +64,7 @@ class Builder:
         self.ops: list[Op] = []
         self.const_ops: list[Op] = []
         self.weights: dict[str, str] = {}
-        self.env: dict[Node, Value | tuple[Value, ...]] = {}
+        self.env: dict[Node, Any] = {}  # a Value, several, or a complex Call
         self.source = Source()
         self._names: dict[str, int] = {}
         self._converted: dict[tuple[str, str, str], Value] = {}
@@ -101,6 +104,14 @@ class Builder:
             HOST if host else DRAM,
         )
         return Value(unique, tuple(int(s) for s in shape), dtype, const)
+
+    def constant(self, tensor: torch.Tensor, name: str) -> Value:
+        """A value that the compiler made up, such as the order of a flip."""
+        fmt = "float32" if tensor.is_floating_point() else None
+        made = self.declare(f"constant.{name}", tensor.shape, tensor.dtype, const=True, fmt=fmt)
+        self.weights[made.name] = made.name
+        self.held[made.name] = tensor
+        return made
 
     def spec(self, value: Value) -> TensorSpec:
         return self.specs[value.name]
@@ -195,7 +206,9 @@ class Builder:
             chosen["fidelity"] = fidelity
         elif fidelity == "ttnn_default" and self.level == 0:
             chosen.update(
-                default_compute(kind, ins, [self.spec(v) for v in outputs], self.chip.arch, 1, k=k)
+                default_compute(
+                    kind, ins, [self.spec(v) for v in outputs], self.chip.arch, 1, k=k, norm=norm
+                )
             )
         accumulate = self.options["fp32_dest_acc_en"]
         if accumulate is not None:

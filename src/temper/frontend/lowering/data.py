@@ -1,4 +1,4 @@
-"""Data movement: shapes, slices, concatenation, lookups, constants."""
+"""Data movement: shapes, slices, concatenation, padding, running sums."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from temper.frontend.lowering.builder import Builder, Value
+from temper.frontend.lowering.builder import Builder, Value, volume
 from temper.frontend.lowering.elementwise import result
 from temper.frontend.lowering.registry import lowers
 from temper.frontend.node import Node
@@ -50,7 +50,7 @@ def reshape(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
     return b.emit("Reshape", [x], shape, x.dtype, name=name, layout=b.spec(x).layout)
 
 
-@lowers(aten.permute.default, aten.transpose.int, aten.t.default, aten.movedim.intlist)
+@lowers(aten.permute.default, aten.transpose.int, aten.t.default)
 def lower_permute(b: Builder, node: Node) -> Value:
     x = b[node.args[0]]
     rank = len(x.shape)
@@ -90,15 +90,18 @@ def permute(b: Builder, x: Value, dims: list[int], name: str) -> Value:
 
 @lowers(aten.expand.default, aten.repeat.default)
 def lower_expand(b: Builder, node: Node) -> Value:
-    x = b.plain(b[node.args[0]])
-    shape, dtype = result(node)
+    return expand(b, b.plain(b[node.args[0]]), result(node)[0], node.name)
+
+
+def expand(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
+    """Repeated to a shape whose dimensions are multiples of x's; nothing where it has it."""
     lead = (1,) * (len(shape) - len(x.shape))
     if lead:
-        x = reshape(b, x, (*lead, *x.shape), node.name)
+        x = reshape(b, x, (*lead, *x.shape), name)
     repeats = [o // i if i else 1 for o, i in zip(shape, x.shape, strict=True)]
     if all(r == 1 for r in repeats):
         return x
-    return b.emit("Repeat", [x], shape, dtype, {"repeats": repeats}, name=node.name)
+    return b.emit("Repeat", [x], shape, x.dtype, {"repeats": repeats}, name=name)
 
 
 @lowers(aten.slice.Tensor)
@@ -107,7 +110,7 @@ def lower_slice(b: Builder, node: Node) -> Value:
     dim = int(args[0] or 0)
     x = b[node.args[0]]
     size = x.shape[dim]
-    start, stop = _bound(args[1], 0, size), _bound(args[2], size, size)
+    start, stop = bound(args[1], 0, size), bound(args[2], size, size)
     return slice_(b, x, dim % len(x.shape), start, stop, int(args[3] or 1), node.name)
 
 
@@ -141,7 +144,8 @@ def slice_(b: Builder, x: Value, dim: int, start: int, stop: int, step: int, nam
     )
 
 
-def _bound(value: Any, default: int, size: int) -> int:
+def bound(value: Any, default: int, size: int) -> int:
+    """A slice's bound as torch takes it: from the end when negative, clipped to the size."""
     if value is None:
         return default
     index = int(value)
@@ -181,7 +185,7 @@ def lower_split(b: Builder, node: Node) -> tuple[Value, ...]:
 def lower_cat(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
     parts = [b[a] for a in node.args[0]]
-    parts = [p for p in parts if p.shape != (0,)]
+    parts = [p for p in parts if volume(p.shape)]
     dim = int(node.args[1]) if len(node.args) > 1 else int(node.kwargs.get("dim", 0))
     dim %= len(shape)
     if len(parts) == 1:
@@ -212,15 +216,18 @@ def lower_stack(b: Builder, node: Node) -> Value:
 
 
 @lowers(aten.constant_pad_nd.default)
-def lower_pad(b: Builder, node: Node) -> Value | None:
+def lower_pad(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
     pads = [int(p) for p in node.args[1]]
-    if any(p < 0 for p in pads):
-        return None
     x = b.plain(b[node.args[0]])
     sides = [[0, 0] for _ in shape]
     for i in range(len(pads) // 2):
-        sides[len(shape) - 1 - i] = [pads[2 * i], pads[2 * i + 1]]
+        dim, (first, last) = len(shape) - 1 - i, pads[2 * i : 2 * i + 2]
+        sides[dim] = [max(first, 0), max(last, 0)]
+        # A negative pad cuts off.
+        x = slice_(b, x, dim, max(-first, 0), x.shape[dim] - max(-last, 0), 1, node.name)
+    if not any(map(any, sides)):
+        return x
     value = node.args[2] if len(node.args) > 2 else node.kwargs.get("value", 0.0)
     return b.emit(
         "Pad",
@@ -228,46 +235,6 @@ def lower_pad(b: Builder, node: Node) -> Value | None:
         shape,
         dtype,
         {"pads": sides, "value": float(value or 0.0)},
-        name=node.name,
-    )
-
-
-@lowers(aten.embedding.default)
-def lower_embedding(b: Builder, node: Node) -> Value:
-    shape, dtype = result(node)
-    table, ids = b[node.args[0]], b[node.args[1]]
-    rows = b.in_layout(b.on_device(ids), "row_major")
-    return b.emit(
-        "Embeddings",
-        [rows, b.in_layout(b.on_device(table), "row_major")],
-        shape,
-        dtype,
-        name=node.name,
-    )
-
-
-@lowers(aten.index_select.default)
-def lower_index_select(b: Builder, node: Node) -> Value | None:
-    shape, dtype = result(node)
-    x, dim, index = b.plain(b[node.args[0]]), node.args[1], b[node.args[2]]
-    if not dtype.is_floating_point or int(dim) % len(shape) != 0 or len(x.shape) != 2:
-        return None
-    rows = b.in_layout(b.on_device(index), "row_major")
-    return b.emit(
-        "Embeddings", [rows, b.in_layout(b.on_device(x), "row_major")], shape, dtype, name=node.name
-    )
-
-
-@lowers(aten.gather.default)
-def lower_gather(b: Builder, node: Node) -> Value:
-    shape, dtype = result(node)
-    x, index = b.plain(b[node.args[0]]), b.plain(b[node.args[2]])
-    return b.emit(
-        "Gather",
-        [x, index],
-        shape,
-        dtype,
-        {"dim": int(node.args[1]) % max(1, len(x.shape))},
         name=node.name,
     )
 

@@ -56,6 +56,14 @@ def result(node: Node) -> tuple[tuple[int, ...], torch.dtype]:
     return tuple(int(s) for s in value.shape), value.dtype
 
 
+def arguments(node: Node) -> dict[str, Any]:
+    """The arguments of a node by their names in the op's schema, defaults included."""
+    schema = node.target._schema.arguments
+    given = {a.name: a.default_value for a in schema if a.has_default_value()}
+    given.update(zip([a.name for a in schema], node.args, strict=False))
+    return {**given, **node.kwargs}
+
+
 def unary(b: Builder, node: Node, functions: Sequence[Sequence[Any]]) -> Value:
     """One Unary op with this chain; images stay images."""
     x = b[node.args[0]]
@@ -261,9 +269,19 @@ def lower_binary(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar)
 def lower_rsub(b: Builder, node: Node) -> Value | None:
-    if node.kwargs.get("alpha", 1) != 1 or len(node.args) > 2:
+    if arguments(node).get("alpha", 1) != 1:
         return None
     return binary(b, node, "sub", operand(b, node.args[1]), operand(b, node.args[0]))
+
+
+@lowers(aten.clamp.Tensor)
+def lower_clamp_tensor(b: Builder, node: Node) -> Value:
+    given = arguments(node)
+    x = b[node.args[0]]
+    for name, function in (("min", "maximum"), ("max", "minimum")):
+        if given.get(name) is not None:
+            x = binary(b, node, function, x, b[given[name]])
+    return x
 
 
 @lowers(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)

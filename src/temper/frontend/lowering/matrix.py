@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from temper.frontend.lowering.builder import Builder, Value, volume
-from temper.frontend.lowering.elementwise import operand, result
+from temper.frontend.lowering.elementwise import arguments, binary, operand, result
 from temper.frontend.lowering.registry import lowers
 from temper.frontend.node import Node
 from temper.program.tensor import TILE
@@ -88,9 +88,10 @@ def lower_addmm(b: Builder, node: Node) -> Value | None:
     if node.kwargs.get("beta", 1) != 1 or node.kwargs.get("alpha", 1) != 1:
         return None
     bias, x, w = (b[a] for a in node.args[:3])
-    if len(bias.shape) != 1:
-        return None
     flags = node.meta.get("transposes", (False, False))
+    if len(bias.shape) != 1:  # ttnn's matmul adds a row, not a matrix
+        out = matmul(b, node, x, w, transpose_b=flags[1])
+        return binary(b, node, "add", out, bias)
     return matmul(b, node, x, w, bias, transpose_b=flags[1])
 
 
@@ -210,8 +211,10 @@ def lower_sdpa(b: Builder, node: Node) -> Value | None:
         q, k, v = (
             b.emit("Reshape", [t], (*lead, *t.shape), t.dtype, name=t.name) for t in (q, k, v)
         )
+    if q.shape[0] != k.shape[0] or k.shape[1] != v.shape[1]:
+        return None
     if q.shape[1] != k.shape[1]:
-        if not given.get("enable_gqa"):
+        if not given.get("enable_gqa") and k.shape[1] != 1:
             return None
         repeats = q.shape[1] // k.shape[1]
         k, v = (_repeat_heads(b, t, repeats) for t in (k, v))
@@ -262,15 +265,29 @@ def _repeat_heads(b: Builder, x: Value, repeats: int) -> Value:
 
 
 @lowers(aten.group_norm.default)
-def lower_group_norm(b: Builder, node: Node) -> Value | None:
-    x = b[node.args[0]]
-    groups = int(node.args[1])
-    args = [*node.args, None, None, 1e-5][:5] if len(node.args) < 5 else list(node.args)
-    weight, bias = node.kwargs.get("weight", args[2]), node.kwargs.get("bias", args[3])
-    eps = float(node.kwargs.get("eps", node.args[4] if len(node.args) > 4 else 1e-5))
-    shape, dtype = result(node)
-    if len(shape) < 3:
+def lower_group_norm(b: Builder, node: Node) -> Value:
+    given = arguments(node)
+    weight, bias = given.get("weight"), given.get("bias")
+    return _group_norm(b, node, int(node.args[1]), weight, bias, float(given["eps"]))
+
+
+@lowers(aten._native_batch_norm_legit.no_stats)
+def lower_instance_norm(b: Builder, node: Node) -> tuple[Value, ...] | None:
+    """Instance norm as torch writes it: (1, N*C, ...) in groups of one channel."""
+    given = arguments(node)
+    channels = node.meta["val"][0].shape
+    if channels[0] != 1 or any(user.args[1] != 0 and user.users for user in node.users):
         return None
+    weight, bias = given.get("weight"), given.get("bias")
+    out = _group_norm(b, node, int(channels[1]), weight, bias, float(given["eps"]))
+    return out, out, out
+
+
+def _group_norm(b: Builder, node: Node, groups: int, weight: Any, bias: Any, eps: float) -> Value:
+    x = b[node.args[0]]
+    val = node.meta["val"]
+    first = val[0] if isinstance(val, (tuple, list)) else val
+    shape, dtype = tuple(int(s) for s in first.shape), first.dtype
     n, c = shape[:2]
     if len(shape) == 4:
         flat = b.flat(x)
@@ -314,9 +331,9 @@ def lower_batch_norm(b: Builder, node: Node) -> Value | tuple[Value, ...] | None
     first = val[0] if isinstance(val, (tuple, list)) else val
     shape = tuple(first.shape)
     x = b.plain(b[args[0]])
-    if len(shape) not in (2, 3, 4):
-        return None
     wide = (*shape, *(1,) * (4 - len(shape)))
+    if len(shape) > 4:
+        wide = (*shape[:2], volume(shape[2:-1]), shape[-1])
     if wide != shape:
         x = b.emit("Reshape", [x], wide, x.dtype, name=node.name)
     present, inputs = ["x", "mean", "var"], [x, b[mean], b[var]]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 from temper.frontend.lowering.builder import Builder, Value
-from temper.frontend.lowering.elementwise import cast, result
+from temper.frontend.lowering.elementwise import arguments, cast, result
 from temper.frontend.lowering.registry import lowers
 from temper.frontend.lowering.window import spatial_mean
 from temper.frontend.node import Node
@@ -24,13 +25,6 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-def _arguments(node: Node) -> dict[str, Any]:
-    schema = node.target._schema.arguments
-    given = {a.name: a.default_value for a in schema if a.has_default_value()}
-    given.update(zip([a.name for a in schema], node.args, strict=False))
-    return {**given, **node.kwargs}
-
-
 def _dims(value: Any, rank: int) -> list[int]:
     if value is None or value == []:
         return list(range(rank))
@@ -40,7 +34,7 @@ def _dims(value: Any, rank: int) -> list[int]:
 
 @lowers(*_FUNCTIONS)
 def lower_reduce(b: Builder, node: Node) -> Value | None:
-    given = _arguments(node)
+    given = arguments(node)
     function = _FUNCTIONS[node.target]
     x = b[node.args[0]]
     shape, dtype = result(node)
@@ -60,9 +54,24 @@ def lower_reduce(b: Builder, node: Node) -> Value | None:
     return b.emit("Reduce", [x], shape, dtype, attrs, name=node.name)
 
 
+@lowers(aten.var_mean.correction)
+def lower_var_mean(b: Builder, node: Node) -> tuple[Value, ...] | None:
+    given = arguments(node)
+    x = b.plain(b[node.args[0]])
+    if not x.shape:
+        return None
+    dims, keepdim = _dims(given["dim"], len(x.shape)), bool(given["keepdim"])
+    correction = 1 if given["correction"] is None else given["correction"]
+    attrs = {"dims": dims, "keepdim": keepdim, "correction": correction}
+    return tuple(
+        b.emit("Reduce", [x], v.shape, v.dtype, {"function": f, **attrs}, name=node.name)
+        for f, v in zip(("var", "mean"), node.meta["val"], strict=True)
+    )
+
+
 @lowers(aten.argmax.default, aten.argmin.default)
 def lower_argmax(b: Builder, node: Node) -> Value:
-    given = _arguments(node)
+    given = arguments(node)
     shape, dtype = result(node)
     x = b.plain(b[node.args[0]])
     dim = given.get("dim")
@@ -82,7 +91,7 @@ def lower_argmax(b: Builder, node: Node) -> Value:
 
 @lowers(aten.max.dim, aten.min.dim)
 def lower_max_dim(b: Builder, node: Node) -> tuple[Value, ...]:
-    given = _arguments(node)
+    given = arguments(node)
     x = b.plain(b[node.args[0]])
     dim, keepdim = int(given["dim"]) % max(1, len(x.shape)), bool(given.get("keepdim", False))
     largest = node.target is aten.max.dim
@@ -110,7 +119,7 @@ def lower_max_dim(b: Builder, node: Node) -> tuple[Value, ...]:
 
 @lowers(aten.topk.default)
 def lower_topk(b: Builder, node: Node) -> tuple[Value, ...]:
-    given = _arguments(node)
+    given = arguments(node)
     x = b.plain(b[node.args[0]])
     values, indices = node.meta["val"]
     return b.emit_many(
@@ -129,7 +138,7 @@ def lower_topk(b: Builder, node: Node) -> tuple[Value, ...]:
 
 @lowers(aten.sort.default)
 def lower_sort(b: Builder, node: Node) -> tuple[Value, ...]:
-    given = _arguments(node)
+    given = arguments(node)
     x = b.plain(b[node.args[0]])
     values, indices = node.meta["val"]
     return b.emit_many(
@@ -139,3 +148,25 @@ def lower_sort(b: Builder, node: Node) -> tuple[Value, ...]:
         {"dim": int(given["dim"]) % max(1, len(x.shape)), "descending": bool(given["descending"])},
         name=node.name,
     )
+
+
+@lowers(aten.linalg_vector_norm.default)
+def lower_vector_norm(b: Builder, node: Node) -> Value | None:
+    """The root of a sum of squares, the sum of magnitudes, or the largest one."""
+    given = arguments(node)
+    shape, dtype = result(node)
+    x = b.plain(b[node.args[0]])
+    order = float(given["ord"])
+    if order not in (1.0, 2.0, math.inf) or not x.shape:
+        return None
+    size = [["square" if order == 2.0 else "abs"]]
+    made = b.emit("Unary", [x], x.shape, dtype, {"functions": size}, name=node.name)
+    attrs = {
+        "function": "max" if order == math.inf else "sum",
+        "dims": _dims(given["dim"], len(x.shape)),
+        "keepdim": bool(given["keepdim"]),
+    }
+    made = b.emit("Reduce", [made], shape, dtype, attrs, name=node.name)
+    if order == 2.0:
+        made = b.emit("Unary", [made], shape, dtype, {"functions": [["sqrt"]]}, name=node.name)
+    return made

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import torch
 
 from temper.frontend.lowering.builder import Builder, Value
-from temper.frontend.lowering.data import permute
-from temper.frontend.lowering.elementwise import result
+from temper.frontend.lowering.data import permute, reshape
+from temper.frontend.lowering.elementwise import arguments, result
 from temper.frontend.lowering.registry import lowers
 from temper.frontend.node import Node
 
@@ -23,7 +22,7 @@ def _pair(value: Any) -> list[int]:
     return values * 2 if len(values) == 1 else values
 
 
-def _conv(
+def conv(
     b: Builder,
     node: Node,
     x: Value,
@@ -91,14 +90,6 @@ def _prepare(b: Builder, weight: Value, shape: tuple[int, ...], groups: int, onc
     )
 
 
-def _conv_arguments(node: Node) -> dict[str, Any]:
-    names = [a.name for a in node.target._schema.arguments]
-    defaults = {
-        a.name: a.default_value for a in node.target._schema.arguments if a.has_default_value()
-    }
-    return {**defaults, **dict(zip(names, node.args, strict=False)), **node.kwargs}
-
-
 def _padding_before(b: Builder, source: Node) -> tuple[Node, list[tuple[int, int]]]:
     """A zero pad of H and W before a convolution is the convolution's own padding."""
     none = [(0, 0), (0, 0)]
@@ -113,14 +104,16 @@ def _padding_before(b: Builder, source: Node) -> tuple[Node, list[tuple[int, int
 
 
 @lowers(aten.conv2d.default, aten.conv2d.padding, aten.conv1d.default, aten.conv1d.padding)
-def lower_conv(b: Builder, node: Node) -> Value | None:
-    given = _conv_arguments(node)
+def lowerconv(b: Builder, node: Node) -> Value | None:
+    given = arguments(node)
     source, before = _padding_before(b, given["input"])
     x, weight = b[source], b[given["weight"]]
     bias = b[given["bias"]] if given.get("bias") is not None else None
-    shape, dtype = result(node)
-    if len(shape) not in (3, 4) or (len(shape) == 3 and len(weight.shape) == 4):
-        return None  # an image without a batch dimension
+    wanted, dtype = result(node)
+    shape = wanted
+    if len(wanted) < len(weight.shape):  # an image without a batch dimension
+        shape = (1, *wanted)
+        x = reshape(b, x, (1, *x.shape), node.name)
     flat_1d = len(weight.shape) == 3
     kernel = list(weight.shape[2:])
     stride, dilation = given["stride"], given["dilation"]
@@ -154,7 +147,7 @@ def lower_conv(b: Builder, node: Node) -> Value | None:
         for side, pad in zip(sides, before, strict=True)
         for s, p in zip(side, pad, strict=True)
     ]
-    out = _conv(
+    out = conv(
         b,
         node,
         x,
@@ -169,18 +162,18 @@ def lower_conv(b: Builder, node: Node) -> Value | None:
     if flat_1d:
         n, c, length = shape
         rows = b.emit("Reshape", [replace(out, image=None)], (n, length, c), dtype, name=node.name)
-        return permute(b, rows, [0, 2, 1], node.name)
-    return b.settle(out)
+        return reshape(b, permute(b, rows, [0, 2, 1], node.name), wanted, node.name)
+    return reshape(b, b.settle(out), wanted, node.name)
 
 
 @lowers(aten.conv_transpose2d.input)
 def lower_conv_transpose(b: Builder, node: Node) -> Value | None:
-    given = _conv_arguments(node)
+    given = arguments(node)
     shape, _ = result(node)
     if len(shape) != 4:
         return None
     pad = _pair(given["padding"])
-    out = _conv(
+    out = conv(
         b,
         node,
         b[given["input"]],
@@ -211,10 +204,10 @@ def _pool(
 ) -> Value | None:
     val = node.meta["val"]
     first = val[0] if isinstance(val, (tuple, list)) else val
-    shape = tuple(int(s) for s in first.shape)
-    if len(shape) != 4:
-        return None
-    flat = b.flat(b[node.args[0]])
+    wanted = tuple(int(s) for s in first.shape)
+    shape = (1, *wanted) if len(wanted) == 3 else wanted
+    x = b[node.args[0]]
+    flat = b.flat(x if wanted == shape else reshape(b, x, (1, *x.shape), node.name))
     assert flat.image is not None
     n, c, h, w = flat.image
     if ceil_mode and not any(padding) and kernel[0] >= h and kernel[1] >= w:
@@ -244,8 +237,8 @@ def _pool(
         name=node.name,
         layout="row_major",
     )
-    out = b.in_layout(out, "tile")
-    return b.settle(replace(out, shape=shape, image=shape))
+    out = b.settle(replace(b.in_layout(out, "tile"), shape=shape, image=shape))
+    return reshape(b, out, wanted, node.name)
 
 
 @lowers(aten.max_pool2d.default)
@@ -290,25 +283,34 @@ def lower_avg_pool(b: Builder, node: Node) -> Value | None:
     )
 
 
-@lowers(aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default)
-def lower_adaptive_avg(b: Builder, node: Node) -> Value | None:
-    shape, _ = result(node)
+def adaptive_pool(b: Builder, node: Node, function: str) -> Value | None:
+    """A pool to a given size where every window is of the same one; else None."""
+    val = node.meta["val"]
+    first = val[0] if isinstance(val, (tuple, list)) else val
     x = b[node.args[0]]
-    if len(shape) != 4:
-        return None
-    h, w = x.shape[2:]
-    oh, ow = shape[2:]
-    if (oh, ow) == (1, 1):
+    (h, w), (oh, ow) = x.shape[-2:], first.shape[-2:]
+    if (oh, ow) == (1, 1) and function == "avg":
         return spatial_mean(b, node, x)
     if h % oh or w % ow:
         return None
-    return _pool(b, node, "avg", [h // oh, w // ow], [h // oh, w // ow], [0, 0], [1, 1], False)
+    return _pool(b, node, function, [h // oh, w // ow], [h // oh, w // ow], [0, 0], [1, 1], False)
+
+
+@lowers(aten.adaptive_max_pool2d.default)
+def lower_adaptive_max(b: Builder, node: Node) -> tuple[Value, ...] | None:
+    """Only where nobody reads the indices."""
+    if any(user.args[1] == 1 and user.users for user in node.users):
+        return None
+    out = adaptive_pool(b, node, "max")
+    return None if out is None else (out, out)
 
 
 def spatial_mean(b: Builder, node: Node, x: Value) -> Value:
     """The mean over H and W: a reduction over the rows of each channels-last image."""
-    n, c, h, w = x.shape
     shape, dtype = result(node)
+    if len(x.shape) == 3:
+        x = reshape(b, x, (1, *x.shape), node.name)
+    n, c, h, w = x.shape
     flat = b.flat(x)
     rows = b.emit("Reshape", [replace(flat, image=None)], (n, 1, h * w, c), dtype, name=node.name)
     mean = b.emit(
@@ -322,34 +324,23 @@ def spatial_mean(b: Builder, node: Node, x: Value) -> Value:
     return b.emit("Reshape", [mean], shape, dtype, name=node.name)
 
 
-@lowers(
-    aten.upsample_nearest2d.vec,
-    aten.upsample_nearest2d.default,
-    aten.upsample_bilinear2d.vec,
-    aten.upsample_bilinear2d.default,
-)
-def lower_upsample(b: Builder, node: Node) -> Value | None:
+def upsample(b: Builder, node: Node, mode: str) -> Value:
+    """By whole factors, in ttnn's own op."""
     shape, dtype = result(node)
-    bilinear = "bilinear" in str(node.target)
-    x = b[node.args[0]]
-    n, c, h, w = x.shape
-    scale = [shape[2] / h, shape[3] / w]
-    if any(not math.isclose(s, round(s)) for s in scale):
-        return None
-    corners = bool(node.args[2]) if bilinear and len(node.args) > 2 else False
-    flat = b.flat(x)
+    n, c, h, w = b[node.args[0]].shape
+    corners = bool(arguments(node).get("align_corners", False))
+    flat = b.flat(b[node.args[0]])
     nhwc = b.emit("Reshape", [replace(flat, image=None)], (n, h, w, c), dtype, name=node.name)
-    rows = b.in_layout(nhwc, "row_major")
     out = b.emit(
         "Upsample",
-        [rows],
+        [b.in_layout(nhwc, "row_major")],
         (n, shape[2], shape[3], c),
         dtype,
         {
-            "scale": scale,
+            "scale": [shape[2] / h, shape[3] / w],
             "out_size": list(shape[2:]),
             "align_corners": corners,
-            "mode": "bilinear" if bilinear else "nearest",
+            "mode": mode,
         },
         name=node.name,
         layout="row_major",
