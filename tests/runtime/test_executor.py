@@ -213,10 +213,12 @@ def _timed(executor: Executor, x: torch.Tensor) -> int:
 def test_without_the_native_library_the_numbers_are_the_same() -> None:
     code = """
 import torch
-from tests.runtime.op_cases import OTHERS, data, program
+from tests.runtime.op_cases import data, program
+from tests.runtime.op_cases_compute import COMPUTE
+from tests.runtime.op_cases_data import DATA
 from temper.runtime.executor import Executor
 total = []
-for case in OTHERS:
+for case in [*COMPUTE, *DATA]:
     for y in Executor(program(case), {}).run([torch.from_numpy(a) for a in data(case)]):
         total.append(float(y.double().abs().nan_to_num(0, 0, 0).sum()))
 print(total)
