@@ -48,4 +48,6 @@ class OutOfMemoryError(TemperError):
 
 
 class BadFileError(TemperError):
-    """A file that is truncated, foreign, hostile or of a newer version."""
+    """A file that is missing, truncated, foreign, hostile or of a newer version."""
+
+    exit_code = 2

@@ -10,7 +10,7 @@ import traceback
 import click
 
 from temper._version import __version__
-from temper.errors import TemperError
+from temper.errors import TemperError, UsageError
 
 # name -> (module with a click command called `command`, one line for --help)
 COMMANDS = {
@@ -32,6 +32,9 @@ COMMANDS = {
     "tune": ("temper.cli.tune", "Search for the fastest setting under an accuracy floor."),
     "weights": ("temper.cli.weights", "Write, explain and check weight-format overrides."),
 }
+
+# Raised by newer versions of click for a command that was given nothing: its text is the help.
+_HELP = getattr(click.exceptions, "NoArgsIsHelpError", ())
 
 
 class LazyGroup(click.Group):
@@ -55,8 +58,8 @@ class LazyGroup(click.Group):
             import difflib
 
             near = difflib.get_close_matches(name, COMMANDS, n=2)
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
-            ctx.fail(f"no command {name!r}.{hint} 'temper --help' lists all.")
+            hint = f". Did you mean {' or '.join(near)}?" if near else ""
+            ctx.fail(f"no command {name!r}{hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -87,7 +90,7 @@ def main(argv: list[str] | None = None) -> None:
 def run_command(command: click.Command, name: str, argv: list[str] | None = None) -> None:
     """Run and exit: user errors are printed in one template, exit codes are 0, 1 or 2."""
     args = sys.argv[1:] if argv is None else argv
-    debug = "--debug" in args or bool(os.environ.get("TEMPER_DEBUG"))
+    debug = "--debug" in args[:1] or bool(os.environ.get("TEMPER_DEBUG"))
     try:
         code = command.main(args=args, prog_name=name, standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -99,7 +102,12 @@ def run_command(command: click.Command, name: str, argv: list[str] | None = None
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except click.ClickException as error:
-        error.show()
+        if isinstance(error, _HELP):
+            error.show()
+            sys.exit(2)
+        if debug:
+            traceback.print_exc()
+        click.echo(f"{name}: {_in_our_words(error, name)}", err=True)
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         click.echo(f"{name}: interrupted", err=True)
@@ -108,3 +116,18 @@ def run_command(command: click.Command, name: str, argv: list[str] | None = None
         # The reader of our output went away (head, less); not a fault.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as error:
+        # A full disk or a folder without permission, where no command had more to say about it.
+        if debug or error.errno is None:
+            traceback.print_exc()
+        where = f" ({error.filename})" if error.filename else ""
+        click.echo(f"{name}: {error.strerror or error}{where}", err=True)
+        sys.exit(2)
+
+
+def _in_our_words(error: click.ClickException, name: str) -> UsageError:
+    """Click's complaint in the one template, without its lines of usage."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else name
+    text = error.format_message().rstrip(".")
+    return UsageError(text[:1].lower() + text[1:], see=f"{path} --help")

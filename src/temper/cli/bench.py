@@ -10,6 +10,7 @@ import click
 
 from temper.cli.model import compile_options
 from temper.cli.output import console, emit_json, json_option
+from temper.cli.values import Number, Share, Whole, named_values
 from temper.errors import TemperError, UsageError
 
 
@@ -23,9 +24,11 @@ from temper.errors import TemperError, UsageError
 )
 @click.argument("model", required=False)
 @compile_options
-@click.option("--trials", default=10, show_default=True, type=click.IntRange(min=2))
-@click.option("--iterations", type=click.IntRange(min=1), help="Calls a trial (default: by time).")
-@click.option("--seconds", default=20.0, show_default=True, help="Time to stay within.")
+@click.option("--trials", default=10, show_default=True, type=Whole(2), help="Timed trials.")
+@click.option("--iterations", type=Whole(1), help="Calls a trial (default: by time).")
+@click.option(
+    "--seconds", default=20.0, show_default=True, type=Number(above=0), help="Time to stay within."
+)
 @click.option(
     "--expect",
     "expects",
@@ -35,7 +38,14 @@ from temper.errors import TemperError, UsageError
 )
 @click.option("--save", "save_to", type=click.Path(path_type=Path), help="Keep as a baseline.")
 @click.option("--against", type=click.Path(path_type=Path), help="Compare with a baseline.")
-@click.option("--gate", default="5%", show_default=True, help="Slower by more exits with 1.")
+@click.option(
+    "--gate",
+    "share",
+    default="5%",
+    show_default=True,
+    type=Share(),
+    help="Slower than the baseline by more exits with 1.",
+)
 @click.option(
     "--versus",
     multiple=True,
@@ -62,7 +72,7 @@ def command(
     expects: tuple[str, ...],
     save_to: Path | None,
     against: Path | None,
-    gate: str,
+    share: float,
     versus: tuple[str, ...],
     script: Path | None,
     workload: str | None,
@@ -91,13 +101,12 @@ def command(
     from temper.tuning.statistics import compare
     from temper.tuning.subject import subject
 
-    share = baseline.gate_share(gate)
     base = baseline.read(against) if against else None
     chip = chips.get(str(options.get("chip") or "n150")).name
     ranges = [parse(text, chip) for text in expects]
     subjects = [subject(model, options=options, batch=batch)]
     if versus:
-        subjects.append(subject(model, options={**options, **_pairs(versus)}, batch=batch))
+        subjects.append(subject(model, options={**options, **named_values("--versus", versus)}, batch=batch))
     with console(stderr=True).status("loading") as status:
         results = bench_all(subjects, trials, iterations, seconds, ranges, progress=status.update)
     first = results[0]
@@ -138,16 +147,6 @@ def command(
     outside = any(judgement == bad.get(e.unit, "below") for e, judgement in first.expected)
     if refused or outside or any(v.failed for v in verdicts):
         sys.exit(1)
-
-
-def _pairs(texts: tuple[str, ...]) -> dict[str, Any]:
-    pairs = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"--versus {text} has no value", try_=[f"--versus {name}=true"])
-        pairs["optimization_level" if name == "level" else name] = value
-    return pairs
 
 
 def _lint(script: Path, as_json: bool) -> None:

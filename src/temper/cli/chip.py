@@ -54,7 +54,7 @@ def _show(chip: Chip) -> None:
     from temper.chips import FIDELITY_PHASES
 
     out = console()
-    out.print(f"[bold]{chip.name}[/bold]  {chip.title}  ({chip.arch})")
+    out.print(f"{chip.name}  {chip.title}  ({chip.arch})", style="bold")
     skip = {"name", "title", "arch", "evidence", "notes", "datasheet_tflops", "datasheet_sram_mb"}
     rows = []
     for field, value in chip.__dict__.items():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
-from temper.errors import UsageError
+from temper.cli.values import Share, Whole
 
 if TYPE_CHECKING:
     from temper.profiler.compare import Comparison
@@ -21,10 +21,15 @@ if TYPE_CHECKING:
 )
 @click.argument("before", type=click.Path(path_type=Path))
 @click.argument("after", type=click.Path(path_type=Path))
-@click.option("--gate", help="Exit with 1 if the total got slower by more than this, e.g. 5%.")
-@click.option("--limit", default=15, show_default=True, help="Rows of the table.")
+@click.option(
+    "--gate",
+    "allowed",
+    type=Share(),
+    help="Exit with 1 if the total got slower by more than this, e.g. 5%.",
+)
+@click.option("--limit", default=15, show_default=True, type=Whole(1), help="Rows of the table.")
 @json_option
-def command(before: Path, after: Path, gate: str | None, limit: int, as_json: bool) -> None:
+def command(before: Path, after: Path, allowed: float | None, limit: int, as_json: bool) -> None:
     """Compare two run folders or ops CSVs: faster, slower, appeared, vanished.
 
     Ops are matched by module path, then by order. Times are of one call where both profiles
@@ -33,7 +38,6 @@ def command(before: Path, after: Path, gate: str | None, limit: int, as_json: bo
     from temper.profiler.compare import compare
     from temper.profiler.opening import open_profile
 
-    allowed = _gate(gate)
     compared = compare(open_profile(before), open_profile(after))
     failed = allowed is not None and compared.ratio > allowed
     if as_json:
@@ -44,18 +48,6 @@ def command(before: Path, after: Path, gate: str | None, limit: int, as_json: bo
             verdict = "FAILED" if failed else "passed"
             click.echo(f"gate {verdict}: {compared.ratio:+.1%}, allowed {allowed:+.1%}")
     sys.exit(1 if failed else 0)
-
-
-def _gate(text: str | None) -> float | None:
-    if text is None:
-        return None
-    try:
-        number = float(text.strip().removesuffix("%"))
-    except ValueError:
-        raise UsageError(f"--gate {text!r} is no percentage", try_="--gate 5%") from None
-    if not 0 <= number < 1e6:
-        raise UsageError(f"--gate {text!r} must be zero or more", try_="--gate 5%")
-    return number / 100
 
 
 def _print(compared: Comparison, limit: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
+from temper.cli.values import Picture, Whole
 
 
 @click.command(
@@ -16,11 +17,9 @@ from temper.cli.output import console, emit_json, json_option, table
 )
 @click.argument("model")
 @click.option("--chip", default="n150", show_default=True, help="Board to explain for.")
-@click.option(
-    "--batch", type=click.IntRange(min=1), help="Batch of the batch rung (default: best)."
-)
+@click.option("--batch", type=Whole(1), help="Batch of the batch rung (default: best).")
 @click.option("--accuracy/--no-accuracy", default=True, help="Run each rung for its accuracy.")
-@click.option("--picture", type=click.Path(path_type=Path), help="Write the waterfall as PNG/SVG.")
+@click.option("--picture", type=Picture(), help="Write the waterfall as PNG, SVG or PDF.")
 @json_option
 def command(
     model: str, chip: str, batch: int | None, accuracy: bool, picture: Path | None, as_json: bool

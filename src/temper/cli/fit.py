@@ -7,6 +7,7 @@ import re
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
+from temper.cli.values import Whole
 from temper.errors import UsageError
 
 
@@ -16,8 +17,8 @@ from temper.errors import UsageError
 )
 @click.argument("model", required=False)
 @click.option("--chip", default="n150", show_default=True, help="Board.")
-@click.option("--level", "levels", type=int, multiple=True, help="Only these levels.")
-@click.option("--limit", default=256, show_default=True, help="Largest size to try.")
+@click.option("--level", "levels", type=Whole(0, 2), multiple=True, help="Only these levels.")
+@click.option("--limit", default=256, show_default=True, type=Whole(1), help="Largest to try.")
 @click.option("--sequence", is_flag=True, help="Vary the sequence length instead of the batch.")
 @click.option("--table", "table_size", metavar="ROWSxCOLUMNS", help="Ask about a table instead.")
 @json_option

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from temper.cli.model import compile_options, load_model
 from temper.cli.output import console, emit_json, json_option, table
 
 if TYPE_CHECKING:
@@ -26,20 +27,13 @@ _COLUMNS = 100
 
 @click.command(epilog=_EPILOG)
 @click.argument("model")
-@click.option("--chip", help="Board to compile for (default n150).")
-@click.option("--level", type=click.IntRange(0, 2), default=2, show_default=True,
-              help="Optimization level.")  # fmt: skip
-@click.option("--batch", type=click.IntRange(1), help="Batch, where the callable takes one.")
-@click.option("-o", "--option", "extra", multiple=True, metavar="NAME=VALUE",
-              help="Any compile option; may be given several times.")  # fmt: skip
+@compile_options
 @click.option("--why", is_flag=True, help="Say for every tensor why it lies where it does.")
 @json_option
 def command(
     model: str,
-    chip: str | None,
-    level: int,
+    options: dict[str, Any],
     batch: int | None,
-    extra: tuple[str, ...],
     why: bool,
     as_json: bool,
 ) -> None:
@@ -49,28 +43,18 @@ def command(
     DRAM is the whole chip's: weights, inputs, activations and the trace region. All figures are
     computed, none is measured.
     """
-    from temper.errors import UsageError
-    from temper.frontend.loader import load
     from temper.frontend.pipeline import compile_model
     from temper.options import resolve
     from temper.program.memory_plan import plan
 
-    asked: dict[str, Any] = {"optimization_level": level}
-    if chip:
-        asked["chip"] = chip
-    for pair in extra:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"{pair!r} is no option", needs="NAME=VALUE")
-        asked[name] = value
-    options = resolve(asked)
-    loaded = load(model, batch)
-    compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, options)
+    asked = resolve(options)
+    loaded = load_model(model, batch)
+    compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, asked)
     plans = [
         plan(
             program,
-            traced=bool(options["enable_trace"]),
-            trace_region_bytes=options["trace_region_size"] if options["enable_trace"] else None,
+            traced=bool(asked["enable_trace"]),
+            trace_region_bytes=asked["trace_region_size"] if asked["enable_trace"] else None,
         )
         for program in compiled.programs
     ]

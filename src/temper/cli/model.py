@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from temper.errors import UsageError
+from temper.cli.values import Whole, named_values
 
 if TYPE_CHECKING:
     from temper.frontend.loader import Loaded
@@ -17,7 +17,7 @@ def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--chip, --level, -O name=value and --batch; the options arrive as one mapping."""
 
     @click.option("--chip", help="e75, e150, n150, n300, p100 or p150.")
-    @click.option("--level", type=int, help="Optimization level 0, 1 or 2 (default 2 here).")
+    @click.option("--level", type=Whole(0, 2), help="Optimization level (default 2 here).")
     @click.option(
         "-O",
         "--option",
@@ -26,16 +26,12 @@ def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="NAME=VALUE",
         help="Any compile option; 'temper options' lists them.",
     )
-    @click.option("--batch", type=click.IntRange(min=1), help="Batch handed to the callable.")
+    @click.option("--batch", type=Whole(1), help="Batch handed to the callable.")
     def wrapped(chip: str | None, level: int | None, pairs: tuple[str, ...], **rest: Any) -> Any:
         options: dict[str, Any] = {"optimization_level": 2 if level is None else level}
         if chip is not None:
             options["chip"] = chip
-        for pair in pairs:
-            name, equals, value = pair.partition("=")
-            if not equals:
-                raise UsageError(f"-O {pair} has no value", try_=[f"-O {name}=true"])
-            options[name] = value
+        options.update(named_values("-O", pairs))
         return function(options=options, **rest)
 
     wrapped.__name__ = function.__name__

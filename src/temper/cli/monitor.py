@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from temper.cli.output import emit_json, json_option
+from temper.cli.values import Number, Whole
 from temper.errors import TemperError, UsageError
 
 if TYPE_CHECKING:
@@ -36,12 +37,12 @@ Examples:
 @click.option(
     "--interval",
     "interval_s",
-    type=click.FloatRange(min=_MIN_INTERVAL_S),
+    type=Number(_MIN_INTERVAL_S),
     default=1.0,
     show_default=True,
     help="Seconds between readings.",
 )
-@click.option("--count", type=click.IntRange(min=1), help="Stop after so many readings.")
+@click.option("--count", type=Whole(1), help="Stop after so many readings.")
 @click.option("--root", metavar="DIR|TAR", help="Read a captured machine instead.")
 @json_option
 def command(
@@ -68,7 +69,8 @@ def command(
     readings = telemetry.read(machine, cards)
     if as_json:
         emit_json([reading.as_dict() for reading in readings])
-        sys.exit(0 if readings else 1)
+        if readings:
+            sys.exit(int(any(reading.throttled for reading in readings)))
     if not readings:
         raise TemperError(
             "no card to watch",

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
+
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
+from temper.errors import UsageError
 
 
 @click.command(epilog="Examples: 'temper options', 'temper options trace', 'temper options --json'")
@@ -15,7 +18,15 @@ def command(word: str, as_json: bool) -> None:
     from temper.options import OPTIONS, resolve
 
     resolved = resolve()
-    shown = [o for o in OPTIONS if word.lower() in f"{o.name} {o.meaning}".lower()]
+    asked = word.lower().replace("-", "_")
+    shown = [
+        o
+        for o in OPTIONS
+        if word.lower() in o.meaning.lower() or any(asked in n for n in (o.name, *o.aliases))
+    ]
+    if not shown:
+        near = difflib.get_close_matches(asked, [o.name for o in OPTIONS], n=3, cutoff=0.5)
+        raise UsageError(f"no compile option holds {word!r}", try_=near, see="'temper options'")
     if as_json:
         emit_json([
             {"name": o.name, "aliases": o.aliases, "type": o.kind, "default": o.default,

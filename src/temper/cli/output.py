@@ -22,12 +22,21 @@ def json_option(function: F) -> F:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console: plain text when it is not a terminal or NO_COLOR is set."""
+    """A rich console: plain text when it is not a terminal or NO_COLOR is set.
+
+    What is printed is shown as it is: names of files and modules may hold brackets and colons.
+    """
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     # A pipe has no width; 80 columns would cut tables that a file can hold.
-    return Console(file=stream, highlight=False, width=None if stream.isatty() else 140)
+    return Console(
+        file=stream,
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=None if stream.isatty() else 140,
+    )
 
 
 def table(

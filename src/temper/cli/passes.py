@@ -41,8 +41,9 @@ def command(
         program = graph.program
         host = sum(op.kind == "Host" for op in program.ops)
         out.print(
-            f"[bold]{program.name}[/bold] for {program.chip}: {len(program.ops)} ops, "
-            f"{host} on the host, {len(program.const_ops)} done once (const-eval)"
+            f"{program.name} for {program.chip}: {len(program.ops)} ops, "
+            f"{host} on the host, {len(program.const_ops)} done once (const-eval)",
+            style="bold",
         )
         rows = [
             [p.name, str(p.hits) if p.enabled else "off", f"{p.seconds * 1e3:.1f}", p.meaning]

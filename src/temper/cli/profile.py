@@ -9,13 +9,14 @@ from pathlib import Path
 
 import click
 
-from temper.errors import UsageError
+from temper.cli.values import Whole
 
 
 @click.command(
-    context_settings={"ignore_unknown_options": True},
-    epilog='Examples: temper profile "python script.py", '
-    'temper profile -o runs/mnist "pytest -svv tests/test_mnist.py".',
+    # Options before the command are ours, all after it belong to the command.
+    context_settings={"allow_interspersed_args": False},
+    epilog='Examples: temper profile "python script.py", temper profile python script.py --batch 8, '
+    'temper profile -o runs/mnist "pytest -svv tests/test_mnist.py | tee log".',
 )
 @click.option(
     "-o",
@@ -23,19 +24,19 @@ from temper.errors import UsageError
     type=click.Path(path_type=Path),
     help="Run folder; default results/perf/run_<date>_<time>.",
 )
-@click.option("-p", "--port", type=int, help="Port of the capture server; default 8086 or next.")
-@click.argument("command_line", metavar='"COMMAND"', nargs=-1, required=True)
+@click.option(
+    "-p", "--port", type=Whole(1, 65535), help="Port of the capture server; default 8086 or next."
+)
+@click.argument(
+    "command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED
+)
 def command(output: Path | None, port: int | None, command_line: tuple[str, ...]) -> None:
-    """Profile a command and every process it starts; its exit code is passed on."""
-    from temper.doctor.telemetry import Recorder
+    """Profile a command and every process it starts; its exit code is passed on.
+
+    COMMAND is one quoted text for the shell, or the words as you would type them.
+    """
     from temper.profiler.capture import profile_command
 
-    if len(command_line) > 1:
-        whole = shlex.quote(shlex.join(command_line))
-        raise UsageError("the command must be quoted", try_=f"temper profile {whole}")
+    whole = command_line[0] if len(command_line) == 1 else shlex.join(command_line)
     directory = output or Path("results") / "perf" / time.strftime("run_%Y_%m_%d_%H_%M_%S")
-    with Recorder() as cards:  # at no cost without a card
-        status = profile_command(command_line[0], directory, port=port)
-    if directory.is_dir():
-        cards.save(directory / "cards.csv")
-    sys.exit(status)
+    sys.exit(profile_command(whole, directory, port=port))

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from temper.cli.output import console, emit_json, json_option
+from temper.cli.values import Whole
 
 
 @click.command(
@@ -19,7 +20,7 @@ from temper.cli.output import console, emit_json, json_option
     type=click.Choice(["op", "module", "line", "bound"]),
     help="Group by kind of op, module path, source line or bound.",
 )
-@click.option("--limit", default=10, show_default=True, help="Rows of a table.")
+@click.option("--limit", default=10, show_default=True, type=Whole(1), help="Rows of a table.")
 @click.option(
     "--html",
     type=click.Path(path_type=Path),

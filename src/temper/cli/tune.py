@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
+from temper.cli.values import Number, Picture, Whole, named_values
 from temper.errors import UsageError
 
 
@@ -41,16 +42,27 @@ from temper.errors import UsageError
     default="throughput",
     show_default=True,
     type=click.Choice(["throughput", "latency"]),
+    help="What to make best: samples a second, or the time of a call at batch 1.",
 )
-@click.option("--min-pcc", default=0.99, show_default=True, help="Least correlation to float32.")
-@click.option("--min-top1", type=float, help="Least agreement of the largest output.")
-@click.option("--max-rms", type=float, help="Most relative RMS error.")
+@click.option(
+    "--min-pcc",
+    default=0.99,
+    show_default=True,
+    type=Number(-1, 1),
+    help="Least correlation to float32.",
+)
+@click.option("--min-top1", type=Number(0, 1), help="Least agreement of the largest output.")
+@click.option("--max-rms", type=Number(0), help="Most relative RMS error.")
 @click.option("--metric", metavar="FILE:CALLABLE", help="Your own: f(output, reference) -> number.")
-@click.option("--min-metric", type=float, help="Least value of your metric.")
+@click.option("--min-metric", type=Number(), help="Least value of your metric.")
 @click.option("--batches", metavar="N,N,...", help="Batches to try (default: the curve's best).")
-@click.option("--samples", type=click.IntRange(min=1), help="Batch of the accuracy runs.")
-@click.option("--trials", default=200, show_default=True, type=click.IntRange(min=1))
-@click.option("--minutes", default=10.0, show_default=True, help="Time to stop after.")
+@click.option("--samples", type=Whole(1), help="Batch of the accuracy runs.")
+@click.option(
+    "--trials", default=200, show_default=True, type=Whole(1), help="Settings to stop after."
+)
+@click.option(
+    "--minutes", default=10.0, show_default=True, type=Number(above=0), help="Time to stop after."
+)
 @click.option(
     "--study",
     default="tune.db",
@@ -60,18 +72,20 @@ from temper.errors import UsageError
 @click.option(
     "--output",
     default=".",
+    show_default=True,
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for tuned.toml and overrides.json.",
 )
-@click.option("--replay", type=int, metavar="TRIAL", help="Compile and measure a stored trial.")
-@click.option("--picture", type=click.Path(path_type=Path), help="PNG/SVG of the curve or front.")
+@click.option("--replay", type=Whole(0), metavar="TRIAL", help="Compile and measure a stored trial.")
+@click.option("--picture", type=Picture(), help="PNG, SVG or PDF of the curve or front.")
 @click.option("--html", "page", type=click.Path(path_type=Path), help="Page with the curve.")
-@click.option("--limit", default=4096, show_default=True, help="Largest batch of a sweep.")
+@click.option(
+    "--limit", default=4096, show_default=True, type=Whole(1), help="Largest batch of a sweep."
+)
 @click.option("--to-the-end", is_flag=True, help="Sweep over the plateau until memory ends.")
 @click.option(
     "--workload",
-    default="",
-    type=click.Choice(["", "stateless", "stateful"]),
+    type=click.Choice(["stateless", "stateful"]),
     help="Compare a sweep with the guide's advice for this kind.",
 )
 @json_option
@@ -85,7 +99,7 @@ def command(
     page: Path | None,
     limit: int,
     to_the_end: bool,
-    workload: str,
+    workload: str | None,
     as_json: bool,
     **rest: Any,
 ) -> None:
@@ -93,15 +107,10 @@ def command(
     from temper import chips
 
     board = chips.get(chip).name
-    options: dict[str, Any] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals:
-            raise UsageError(f"-O {pair} has no value", try_=[f"-O {name}=true"])
-        options[name] = value
+    options: dict[str, Any] = named_values("-O", pairs)
     if sweep:
         whole = {"optimization_level": 2, "enable_trace": True, **options, "chip": board}
-        _sweep(model, whole, dtype, limit, to_the_end, workload, picture, page, as_json)
+        _sweep(model, whole, dtype, limit, to_the_end, workload or "", picture, page, as_json)
         return
     _tune(model, board, dtype, options, picture, as_json, **rest)
 

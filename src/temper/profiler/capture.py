@@ -12,7 +12,7 @@ from pathlib import Path
 from temper.errors import TemperError, UsageError
 from temper.profiler.command import run_command
 from temper.profiler.environment import PORT_VARIABLE
-from temper.profiler.files import check_writable
+from temper.profiler.files import check_writable, remove_empty
 from temper.profiler.records import Run
 from temper.profiler.server import DEFAULT_PORT, CaptureServer
 
@@ -20,11 +20,12 @@ from temper.profiler.server import DEFAULT_PORT, CaptureServer
 _LINGER_S = 3.0
 
 ADVICE = """nothing connected on port {port}, so there is no profile.
-  why    the command ran no model through temper in any of its processes; or its environment was
-         cleared (sudo, env -i, a container) and {variable} was lost; or another program
-         holds the port
-  try    run the command alone and check that it uses backend="tt" or temper; keep
-         {variable} in its environment; end dangling profilers; another port with -p"""
+  usual   no process of the command ran a model on the chip. It takes torch.compile(model,
+          backend="tt"), temper.compile(model), or "temper run script.py" for scripts that
+          were written for torch_xla, tt_torch or pybuda
+  else    the environment was cleared (sudo, env -i, a container): keep {variable};
+          or a dangling profiler is in the way: end it, or take another port with -p"""
+_SHELL = {126: "cannot be executed", 127: "was not found"}
 
 
 def profile_command(
@@ -37,7 +38,7 @@ def profile_command(
     """
     if not command.strip():
         raise UsageError("no command to profile", try_='tt_profile "python script.py"')
-    check_writable(directory)
+    made = check_writable(directory)
     if csv is not None:
         check_writable(csv.parent)
     server = CaptureServer(port)
@@ -45,10 +46,13 @@ def profile_command(
         say(f"port {DEFAULT_PORT} is taken; using {server.port}")
     variables = {**os.environ, **(environment or {}), PORT_VARIABLE: str(server.port)}
     started = time.time()
+    from temper.doctor.telemetry import Recorder
+
     try:
-        code = run_command(command, variables)
+        with Recorder() as cards:  # at no cost without a card
+            code = run_command(command, variables)
         if not server.wait_until_idle(_LINGER_S):
-            say(f"{server.connected} process(es) still run; their profile ends here")
+            say(f"{_counted(server.connected, 'process')} still running; the profile ends here")
     finally:
         logs = server.stop()
     run = Run.from_logs(
@@ -58,11 +62,14 @@ def profile_command(
         started_unix_s=started,
         wall_s=time.time() - started,
         source="tt_profile",
+        **({"cards": cards.summary()} if cards.readings else {}),
     )
     if not run.op_count:
-        _explain_empty(server, len(logs))
+        _explain_empty(server, len(logs), code)
+        remove_empty(made)
         return code
     written = _write(run, directory, csv)
+    cards.save(directory / "cards.csv")
     return code or written
 
 
@@ -77,17 +84,26 @@ def _write(run: Run, directory: Path, csv: Path | None) -> int:
     finally:
         for note in run.notes:
             say(note)
-    shown = csv or directory
-    say(f"{run.op_count} ops of {len(run.processes)} process(es), modelled device times: {shown}")
+    ops, processes = _counted(run.op_count, "op"), _counted(len(run.processes), "process")
+    say(f"{ops} of {processes}, modelled device times: {csv or directory}")
     say(f"next: temper report {shlex.quote(str(directory))}, or open {directory / 'report.html'}")
     return 0
 
 
-def _explain_empty(server: CaptureServer, connections: int) -> None:
+def _explain_empty(server: CaptureServer, connections: int, code: int) -> None:
+    if code:
+        say(f"the command {_SHELL.get(code, f'ended with exit code {code}')}")
+    if code in _SHELL:
+        return
     if connections > server.strangers:
         say("the command started temper but ran no op on the chip, so there is no profile")
         return
     say(ADVICE.format(port=server.port, variable=PORT_VARIABLE))
+
+
+def _counted(count: int, word: str) -> str:
+    plural = word + ("es" if word.endswith("s") else "s")
+    return f"{count:,} {word if count == 1 else plural}"
 
 
 def say(text: str) -> None:

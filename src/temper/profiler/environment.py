@@ -6,6 +6,7 @@ import atexit
 import os
 import sys
 from collections.abc import Callable, Sequence
+from multiprocessing import parent_process
 from multiprocessing.util import Finalize, register_after_fork
 from pathlib import Path
 
@@ -103,6 +104,8 @@ def _at_end_of_children(finish: Callable[[], None]) -> None:
     """Children of multiprocessing leave without atexit handlers, and forget what was registered
     before they began: this registers anew in each."""
     register_after_fork(_anchor, lambda _: Finalize(None, finish, exitpriority=0))
+    if parent_process() is not None:  # the runtime was loaded in such a child
+        Finalize(None, finish, exitpriority=0)
 
 
 def output_directory() -> Path:

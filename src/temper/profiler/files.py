@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from temper.errors import TemperError, UsageError
+from temper.errors import UsageError
 
 
 @contextlib.contextmanager
@@ -24,7 +24,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     except OSError as error:
         with contextlib.suppress(OSError):
             beside.unlink()
-        raise TemperError(
+        raise UsageError(
             f"cannot write {path}: {error.strerror or error}",
             try_="another output path, or free space on that disk",
         ) from error
@@ -52,11 +52,12 @@ def same_file_at(source: Path, target: Path) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()  # renaming one link onto another of the same file leaves both
     except OSError as error:
-        raise TemperError(f"cannot write {target}: {error.strerror or error}") from error
+        raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
 
 
-def check_writable(directory: Path) -> None:
-    """Find out before the command has run for hours."""
+def check_writable(directory: Path) -> list[Path]:
+    """Find out before the command has run for hours; the folders that were made, deepest first."""
+    made = [path for path in (directory, *directory.parents) if not path.exists()]
     try:
         directory.mkdir(parents=True, exist_ok=True)
         probe = directory / f".temper-{os.getpid()}"
@@ -67,3 +68,11 @@ def check_writable(directory: Path) -> None:
             f"cannot write to {directory}: {error.strerror or error}",
             try_="a directory that you may write to",
         ) from error
+    return made
+
+
+def remove_empty(made: list[Path]) -> None:
+    """Take back folders that `check_writable` made and nobody used."""
+    with contextlib.suppress(OSError):
+        for path in made:
+            path.rmdir()

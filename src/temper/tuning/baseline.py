@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,18 +62,6 @@ def read(path: Path) -> dict[str, Any]:
     except (OSError, TypeError, ValueError, UnicodeDecodeError) as error:
         raise BadFileError(f"{path} is no baseline", found=str(error)) from None
     return dict(ours)
-
-
-def gate_share(text: str) -> float:
-    """``5%`` or ``0.05`` as a share."""
-    match = re.fullmatch(r"\s*([\d.]+)\s*(%?)\s*", text)
-    try:
-        share = float(match[1]) / (100 if match[2] else 1) if match else -1.0
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise UsageError(f"{text!r} is no gate", needs="a share such as 5% or 0.05")
-    return share
 
 
 def against(result: Bench, base: dict[str, Any], share: float) -> list[Verdict]:

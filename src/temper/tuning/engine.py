@@ -117,8 +117,13 @@ class Engine:
         compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, whole)
         if len(compiled.graphs) != 1:
             raise TemperError(
-                f"the model needs {len(compiled.graphs)} graphs; tuning takes models of one",
-                try_=["temper explain", "remove the Python control flow that splits it"],
+                f"Python control flow splits the model into {len(compiled.graphs)} graphs; "
+                "tune searches models of one",
+                try_=[
+                    "take the 'if' or loop on tensor values out of forward",
+                    "tune the part that matters with a callable that returns only it",
+                    "temper explain and temper tune --batch, which take any number of graphs",
+                ],
             )
         return compiled.graphs[0]
 

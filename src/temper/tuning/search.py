@@ -58,9 +58,17 @@ class Search:
     ) -> None:
         self.engine, self.study, self.objective = engine, study, objective
         self.batches = list(batches) or [0]
+        self._any_batch = not batches
+        # Optuna keeps a parameter's choices for good: other batches are another parameter.
+        self._batch_name = f"batch of {self.batches}"
         self.progress = progress
         self.found = Found()
         self._known: dict[Setting, Trial] = {}
+
+    @property
+    def label(self) -> str:
+        """What the study is about, in words."""
+        return str(self.study.user_attrs.get("label", ""))
 
     def value(self, trial: Trial) -> float:
         """Larger is better."""
@@ -92,8 +100,9 @@ class Search:
                     trial = Trial(**{**kept, "setting": Setting(**kept["setting"])})
                 except (KeyError, TypeError):
                     continue  # another version's; measured again when it comes up
-                self._take(trial)
-                self.found.resumed += 1
+                if self._any_batch or trial.setting.batch in self.batches:
+                    self._take(trial)
+                    self.found.resumed += 1
 
     def _starts(self) -> None:
         """Settings that are good on most models come first."""
@@ -104,7 +113,7 @@ class Search:
             for fidelity in ("default", "LoFi"):
                 self.study.enqueue_trial(
                     {"level": 2, "trace": True, "fidelity": fidelity, "accumulation": "default",
-                     "batch": top, "formats": formats}
+                     self._batch_name: top, "formats": formats}
                 )  # fmt: skip
 
     def _one(self) -> None:
@@ -116,7 +125,7 @@ class Search:
             trace=asked.suggest_categorical("trace", [False, True]),
             fidelity=asked.suggest_categorical("fidelity", list(FIDELITIES)),
             accumulation=asked.suggest_categorical("accumulation", list(ACCUMULATIONS)),
-            batch=asked.suggest_categorical("batch", self.batches),
+            batch=asked.suggest_categorical(self._batch_name, self.batches),
             formats=asked.suggest_categorical("formats", [*FORMATS, "mixed"]),
         )
         try:

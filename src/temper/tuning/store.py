@@ -8,28 +8,37 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from temper._version import __version__
 from temper.errors import BadFileError, TemperError, UsageError
 
+if TYPE_CHECKING:
+    from temper.frontend.pipeline import Built
+
 _ENERGIES = "sensitivities"
 
 
-def fingerprint(program: Any, chip: str, dtype: str, objective: str, floors: Sequence[str]) -> str:
-    """A name for what a study is about: the model's weights and shapes, the chip, the goal."""
+def fingerprint(built: Built, goal: Sequence[object]) -> str:
+    """A name for what a study is about: the model's weights and input shapes, and the goal."""
+    program = built.program
     digest = hashlib.sha256()
     for name, path in sorted(program.weights.items()):
         digest.update(f"{path} {program.spec(name).shape}\n".encode())
+        # A retrained model is another one; a few values tell, and are quick to read.
+        digest.update(built.weights[name].detach().flatten()[:64].double().numpy().tobytes())
     for name in program.inputs:
         digest.update(f"{program.spec(name).shape[1:]} {program.spec(name).format}".encode())
-    digest.update(f"{chip} {dtype} {objective} {list(floors)}".encode())
+    digest.update(repr(list(goal)).encode())
     return digest.hexdigest()[:16]
 
 
 @contextlib.contextmanager
 def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
-    """An optuna study in an SQLite file or at a database URL; one process a file."""
+    """The study of one model and goal, in an SQLite file or at a database URL.
+
+    A file or database keeps any number of studies apart by their marks; one process a file.
+    """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -46,12 +55,11 @@ def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
         try:
             study = optuna.create_study(
                 storage=optuna.storages.RDBStorage(url),
-                study_name="temper-tune",
+                study_name=f"temper-tune-{mark}",
                 direction="maximize",
                 load_if_exists=True,
                 sampler=optuna.samplers.TPESampler(seed=0, multivariate=True, constant_liar=True),
             )
-            known = study.user_attrs.get("fingerprint")
         except ImportError as error:
             raise UsageError(f"the database of {where} needs a driver: {error}") from None
         except Exception as error:
@@ -60,15 +68,7 @@ def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
                 found=str(error).splitlines()[0][:200],
                 try_=["another --study", "delete the file to start over"],
             ) from None
-        if known is not None and known != mark:
-            raise UsageError(
-                f"{where} holds the study of another model or goal",
-                found=str(study.user_attrs.get("label")),
-                given=label,
-                try_=["another --study"],
-            )
-        if known is None:
-            study.set_user_attr("fingerprint", mark)
+        if "label" not in study.user_attrs:
             study.set_user_attr("label", label)
             study.set_user_attr("version", __version__)
         yield study
@@ -87,6 +87,9 @@ def _lock(path: Path) -> Iterator[None]:
             import fcntl
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it may have removed the file between our opening and our locking.
+            if os.stat(beside).st_ino != os.fstat(file.fileno()).st_ino:
+                raise BlockingIOError
         except ImportError:
             pass
         except OSError:
@@ -99,6 +102,14 @@ def _lock(path: Path) -> Iterator[None]:
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(beside)
+
+
+def labels(study: Any) -> list[str]:
+    """What each study beside this one, and this one, is about."""
+    import optuna
+
+    found = optuna.get_all_study_summaries(storage=study._storage)
+    return sorted(str(summary.user_attrs.get("label", "")) for summary in found)
 
 
 def stored_energies(study: Any) -> dict[str, dict[str, float]]:

@@ -109,14 +109,17 @@ def replay_trial(
     with _opened(
         source, chip, floors, objective, dtype, samples, options, study, label, progress
     ) as (engine, opened, _, _):
-        search = Search(engine, opened, objective, batches or [0])
+        search = Search(engine, opened, objective, batches or [])
         search.run(0, 0.0)
         trial = next((t for t in search.found.trials if t.number == number), None)
         if trial is None:
             numbers = [t.number for t in search.found.trials]
+            others = [label for label in store.labels(opened) if label != search.label]
             raise UsageError(
-                f"the study has no completed trial {number}",
+                f"the study has no completed trial {number} of this model and goal",
+                given=search.label,
                 allowed=f"{min(numbers)} to {max(numbers)}" if numbers else "none yet",
+                others="; ".join(others),
             )
         names = dict.fromkeys(engine.paths(trial.setting), "bf16") | trial.formats
         cost, accuracy = engine.verify(trial.setting, compress(names))
@@ -144,10 +147,10 @@ def _opened(
     name = label or (source if isinstance(source, str) else getattr(source, "__name__", "model"))
     engine = Engine(source, board, floors, dtype, samples, dict(options or {}), progress)
     texts = [f.text for f in floors if f.limit > -1]
-    first = engine.built(1, engine.samples).program
-    mark = store.fingerprint(first, board, dtype, objective, texts)
-    goal = ", ".join([f"{name} on {board}", dtype, objective, *texts])
-    with store.open_study(study, mark, goal) as opened:
+    fixed = [f"{k}={v}" for k, v in sorted((options or {}).items())]
+    goal = [board, dtype, objective, *texts, *fixed]
+    mark = store.fingerprint(engine.built(1, engine.samples), goal)
+    with store.open_study(study, mark, ", ".join([name, *goal])) as opened:
         engine.energies = store.stored_energies(opened)
         engine.keep_energies = lambda table: store.keep_energies(opened, table)
         yield engine, opened, name, texts
