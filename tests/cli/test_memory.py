@@ -41,7 +41,7 @@ def test_it_draws_sram_and_dram(model):
 
 
 def test_json_says_where_every_value_lies_and_why(model):
-    result = run(model, "--json", "--level", "2", "--batch", "4", "-o", "enable_trace=true")
+    result = run(model, "--json", "--level", "2", "--batch", "4", "-O", "enable_trace=true")
     (document,) = json.loads(result.output)
     assert document["dram"]["trace_region_bytes"] >= document["dram"]["trace_bytes_modelled"]
     assert document["placement"]["values"]
@@ -55,5 +55,5 @@ def test_level_1_keeps_tensors_out_of_sram(model):
 
 
 def test_a_wrong_option_is_a_usage_error(model):
-    result = run(model, "-o", "nonsense")
+    result = run(model, "-O", "nonsense")
     assert result.exit_code != 0

@@ -11,10 +11,11 @@ import time
 
 import samples
 
-from temper.profiler import recorder
 
 
 def work(calls: int) -> None:
+    from temper.profiler import recorder
+
     active = recorder.ACTIVE
     assert active is not None, "the profiler is off"
     program = samples.mlp()
@@ -31,8 +32,9 @@ def main(mode: str) -> None:
     elif mode == "fail":
         work(2)
         sys.exit(7)
-    elif mode == "fork":
-        work(1)
+    elif mode in ("fork", "fork_first"):
+        if mode == "fork":  # else each child loads the runtime by itself
+            work(1)
         children = [
             multiprocessing.get_context("fork").Process(target=work, args=(2,)) for _ in "ab"
         ]
@@ -40,6 +42,8 @@ def main(mode: str) -> None:
             child.start()
         for child in children:
             child.join()
+        if mode == "fork_first":
+            work(1)
     elif mode == "spawn":
         work(1)
         for _ in range(2):

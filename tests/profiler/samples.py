@@ -13,8 +13,10 @@ from temper.program import Memory, Op, Program, Source, TensorSpec
 MODEL_FILE = "/home/user/model.py"
 
 
-def mlp(chip: str = "n150", *, layers: int = 2, host_op: bool = False) -> Program:
-    """Linear + gelu layers: 512 rows, 1024 wide, weights in bfloat16."""
+def mlp(
+    chip: str = "n150", *, layers: int = 2, host_op: bool = False, view: bool = False
+) -> Program:
+    """Linear + gelu layers: 512 rows, 1024 wide, weights in bfloat16; a view at the end if asked."""
     values = {"x0": TensorSpec((512, 1024))}
     ops: list[Op] = []
     weights = {}
@@ -40,6 +42,9 @@ def mlp(chip: str = "n150", *, layers: int = 2, host_op: bool = False) -> Progra
             Op("Host", (last,), ("y",), {"target": "aten.erfcx"}, Source("head", MODEL_FILE, 40))
         )
         last = "y"
+    if view:
+        values["v"] = TensorSpec((2, 256, 1024))
+        ops.insert(2, Op("Reshape", ("x1",), ("v",), {}, Source("view", MODEL_FILE, 50)))
     return Program("mlp", chip, values, tuple(ops), ("x0",), (last,), weights)
 
 
@@ -47,6 +52,9 @@ def cost(program: Program, *, traced: bool = False) -> ProgramCost:
     """Matmuls 50 µs (DRAM bound), everything else 10 µs; bands of 10%."""
     ops = []
     for op in program.ops:
+        if op.kind == "Reshape":  # the cost model's word for a view: nothing runs
+            ops.append(OpCost(0.0, 0.0, 0.0, 0.0, "launch", 0))
+            continue
         kernel = 50_000.0 if op.kind == "Matmul" else 10_000.0
         bound = "host" if op.kind == "Host" else "dram" if op.kind == "Matmul" else "sfpu"
         ops.append(
@@ -55,7 +63,7 @@ def cost(program: Program, *, traced: bool = False) -> ProgramCost:
             )
         )
     device = sum(op.kernel_ns + op.gap_ns for op in ops) - 700.0
-    host = 5_000.0 if traced else 20_000.0 * len(ops)
+    host = 5_000.0 if traced else 20_000.0 * sum(op.cores > 0 for op in ops)
     call = max(device, host) + 30_000.0
     return ProgramCost(
         tuple(ops), device, device * 0.9, device * 1.1, host, 20_000.0, 10_000.0,
@@ -64,12 +72,18 @@ def cost(program: Program, *, traced: bool = False) -> ProgramCost:
 
 
 def run(
-    *, calls: int = 3, chip: str = "n150", layers: int = 2, host_op: bool = False, **meta: Any
+    *,
+    calls: int = 3,
+    chip: str = "n150",
+    layers: int = 2,
+    host_op: bool = False,
+    view: bool = False,
+    **meta: Any,
 ) -> Run:
     """One process: first call, untraced calls, then as many traced replays."""
     log = ProcessLog()
     recorder = Recorder(log)
-    program = mlp(chip, layers=layers, host_op=host_op)
+    program = mlp(chip, layers=layers, host_op=host_op, view=view)
     plain = recorder.begin_program(program, cost(program), {"options": {"optimization_level": 1}})
     traced = recorder.begin_program(program, cost(program, traced=True))
     now = 1_000_000_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import os
 import shlex
 import signal
@@ -55,7 +56,9 @@ def test_the_exit_code_is_passed_on_and_the_profile_kept(tmp_path: Path) -> None
     assert len((tmp_path / "out.csv").read_text().splitlines()) == 1 + 2 * 4
 
 
-@pytest.mark.parametrize(("mode", "processes", "calls"), [("fork", 3, 5), ("spawn", 3, 7)])
+@pytest.mark.parametrize(
+    ("mode", "processes", "calls"), [("fork", 3, 5), ("fork_first", 3, 5), ("spawn", 3, 7)]
+)
 def test_every_process_that_the_command_starts_is_collected(
     tmp_path: Path, mode: str, processes: int, calls: int
 ) -> None:
@@ -104,7 +107,16 @@ def test_a_command_that_never_connects_gets_advice_and_its_own_exit_code(tmp_pat
     assert "nothing connected on port" in done.stderr
     assert "another port with -p" in done.stderr
     assert time.monotonic() - started < 20
-    assert profile(["exit 3"], tmp_path).returncode == 3
+    failed = profile(["exit 3"], tmp_path)
+    assert failed.returncode == 3
+    assert "ended with exit code 3" in failed.stderr
+    assert not list(tmp_path.iterdir())  # no empty folder stays behind
+
+
+def test_a_command_that_the_shell_does_not_find_gets_one_line(tmp_path: Path) -> None:
+    done = profile(["no-such-command-here"], tmp_path)
+    assert done.returncode == 127
+    assert done.stderr.splitlines()[-1] == "temper: the command was not found"
 
 
 def test_output_of_the_command_is_streamed(tmp_path: Path) -> None:
@@ -204,9 +216,12 @@ def test_the_switch_set_to_zero_is_off(tmp_path: Path) -> None:
     assert done.stdout.strip() == "None"
 
 
-def test_temper_profile_is_the_same_tool(tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [[script("plain")], shlex.split(script("plain"))])
+def test_temper_profile_takes_the_command_quoted_or_as_words(
+    tmp_path: Path, words: list[str]
+) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "temper", "profile", "-o", "run", script("plain")],
+        [sys.executable, "-m", "temper", "profile", "-o", "run", *words],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(HERE)},
         capture_output=True,
@@ -216,3 +231,24 @@ def test_temper_profile_is_the_same_tool(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert read_run(tmp_path / "run").op_count == 12
+
+
+def test_tt_profile_keeps_the_readings_of_a_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sys.path.insert(0, str(HERE.parent / "doctor"))
+    from doctor_trees import machine, write
+
+    from temper.doctor import telemetry
+    from temper.doctor.machine import DirectoryMachine
+
+    tree = DirectoryMachine(write(machine("n150"), tmp_path / "tree"))
+    monkeypatch.setattr(telemetry, "LiveMachine", lambda: tree)
+    monkeypatch.setenv("PYTHONPATH", str(HERE))
+    with pytest.raises(SystemExit) as stop:
+        main(["-o", str(tmp_path / "run"), script("plain")])
+    assert stop.value.code == 0
+    rows = list(csv.DictReader((tmp_path / "run" / "cards.csv").open()))
+    assert rows[0]["temperature_c"] == "46.0"  # as the tree's hwmon says: 46000 thousandths
+    [card] = read_run(tmp_path / "run").meta["cards"]
+    assert card["power_w"] == {"min": 38.0, "mean": 38.0, "max": 38.0}

@@ -52,6 +52,14 @@ def test_a_newer_version_is_read_as_far_as_it_is_understood(saved: Path) -> None
     assert any("newer temper" in note for note in run.notes)
 
 
+def test_a_run_of_an_older_format_falls_back_to_its_csv(saved: Path) -> None:
+    path = saved / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 1}))
+    with pytest.raises(BadFileError, match="older temper"):
+        folder.read_run(saved)
+    assert open_profile(saved).table.rows == 30 + 1  # and the signpost
+
+
 def test_truncated_events_keep_what_is_whole(saved: Path) -> None:
     path = saved / "events.bin"
     path.write_bytes(path.read_bytes()[:-50])

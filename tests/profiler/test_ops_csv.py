@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import samples
 
+from temper.profiler.folder import read_run
 from temper.profiler.writers import write_ops_csv
 
 SEED = Path(__file__).parents[3] / "shared" / "seeds" / "profiling.md"
@@ -36,6 +37,27 @@ def test_rows_follow_execution_and_carry_the_users_line(tmp_path: Path) -> None:
     assert ops[0]["LOC"] == f'loc(fused["{samples.MODEL_FILE}":10:0, "layers.0/Matmul"])'
     assert ops[1]["LOC"] == f'loc(fused["{samples.MODEL_FILE}":20:0, "activations.0/Unary"])'
     assert [row["OP CODE"] for row in rows].index("steady") == 4
+
+
+@pytest.mark.parametrize("newer", [False, True])
+def test_a_view_runs_nothing_and_has_no_row(tmp_path: Path, newer: bool) -> None:
+    write_ops_csv(samples.run(), tmp_path / "plain.csv", newer=newer)
+    write_ops_csv(samples.run(view=True), tmp_path / "view.csv", newer=newer)
+    assert (tmp_path / "view.csv").read_bytes() == (tmp_path / "plain.csv").read_bytes()
+
+
+def test_a_view_is_in_no_report_and_moves_no_other_op(tmp_path: Path) -> None:
+    plain, view = samples.run(), samples.run(view=True)
+    assert view.op_count == plain.op_count
+    assert view.table.rows == plain.table.rows
+    for run, name in ((plain, "a"), (view, "b")):
+        run.save(tmp_path / name)
+    for file in ("profile_log_device.csv", "ops_perf_results_v2.csv"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+    again = read_run(tmp_path / "b")
+    assert again.op_count == plain.op_count
+    # The program itself is whole: what-if costing and memory need its views.
+    assert [op.kind for op in next(again.records).program.ops].count("Reshape") == 1
 
 
 def test_times_are_the_costs_and_the_clock_of_the_chip(tmp_path: Path) -> None:

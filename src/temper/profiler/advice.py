@@ -106,7 +106,7 @@ def _recost(case: _Case, program: Program | None) -> ProgramCost | None:
 def _weight_formats(cases: list[_Case]) -> list[Suggestion]:
     bound = [
         op for case in cases
-        for op, cost in zip(case.record.ops, case.record.cost.ops, strict=True)
+        for op, cost in zip(case.record.ops, case.record.costs, strict=True)
         if op.op.kind == "Matmul" and cost.bound == "dram"
     ]  # fmt: skip
     all_matmuls = sum(len(what_if.matmul_weights(case.record.program)) for case in cases)
@@ -225,7 +225,7 @@ def _kept_out(cases: list[_Case]) -> list[Suggestion]:
     if best is None:
         return []
     _, chosen, index, cost = best
-    info = chosen.record.ops[index]
+    info = chosen.record.infos[index]
     chip = chosen.record.chip
     size = sum(
         spec.size_bytes
@@ -253,7 +253,7 @@ def _host_ops(cases: list[_Case]) -> list[Suggestion]:
     now = then = 0.0
     for case in cases:
         lost = 0.0
-        for info, cost in zip(case.record.ops, case.record.cost.ops, strict=True):
+        for info, cost in zip(case.record.ops, case.record.costs, strict=True):
             if info.is_host:
                 lost += cost.kernel_ns
                 place = f"{info.code} at {info.location or info.name}"
@@ -279,7 +279,8 @@ def _layouts(cases: list[_Case]) -> list[Suggestion]:
         )
         count += len(chain)
         if chain and not where:
-            where = case.record.ops[chain[0]].location or case.record.ops[chain[0]].name
+            first = case.record.infos[chain[0]]
+            where = first.location or first.name
         now += case.now_ns
         then += case.now_ns - lost * case.calls
     if not count:

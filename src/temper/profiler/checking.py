@@ -22,7 +22,7 @@ def check_record(record: ProgramRecord) -> None:
     if not 0 <= record.handle < 1 << 32 or not record.schedule.period_ns < _MAX_NS:
         raise BadFileError(f"program {record.program.name!r} is damaged")
     style = Style(newer=True, inputs=2, outputs=1)
-    for info, cost in zip(record.ops, record.cost.ops, strict=True):
+    for info, cost in zip(record.infos, record.cost.ops, strict=True):
         static_cells(info, cost, style, const_eval=False, metadata="")
         if not info.padding_waste <= 1 or not 0 <= cost.cores < 1 << 20:
             raise BadFileError(f"{info.name} is damaged")

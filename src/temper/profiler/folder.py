@@ -16,9 +16,9 @@ from temper.errors import BadFileError, TemperError
 from temper.profiler.events import DTYPE, decode
 from temper.profiler.files import replacing, write_text
 from temper.profiler.records import MEASURED, MODELLED, ProcessRun, ProgramRecord, Run
-from temper.profiler.wire import WRONG_SHAPE, cost_to_json, program_to_json
+from temper.profiler.wire import WRONG_SHAPE, program_message
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 RUN_JSON = "run.json"
 EVENTS = "events.bin"
 _EVENTS_MAGIC = b"temper events 1\n"
@@ -109,12 +109,7 @@ def _process(process: ProcessRun) -> dict[str, Any]:
         "names": {str(index): name for index, name in process.names.items()},
         "op_host_ns": {str(index): list(times) for index, times in process.op_host_ns.items()},
         "programs": [
-            {
-                "handle": record.handle,
-                "program": program_to_json(record.program),
-                "cost": cost_to_json(record.cost),
-                "meta": dict(record.meta),
-            }
+            program_message(record.handle, record.program, record.cost, record.meta)
             for record in process.programs.values()
         ],
     }
@@ -136,6 +131,12 @@ def read_run(directory: Path) -> Run:
             f"{path} is damaged: {error}", try_=f"temper report {directory / OPS_CSV}"
         ) from error
     notes = [note for note in told if isinstance(note, str)]
+    if version < FORMAT_VERSION:
+        raise BadFileError(
+            f"{directory} was written by an older temper ({data.get('temper')})",
+            needs=f"format {FORMAT_VERSION}, not {version}",
+            try_=["profile it again", f"temper report {directory / OPS_CSV}"],
+        )
     if version > FORMAT_VERSION:
         notes.append(
             f"written by a newer temper ({data.get('temper')}, format {version}; this one reads "

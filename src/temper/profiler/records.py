@@ -19,8 +19,8 @@ from temper.profiler.events import Flag, Kind
 from temper.profiler.log import ProcessLog
 from temper.profiler.opinfo import OpInfo, op_infos
 from temper.profiler.timeline import Schedule, schedule
-from temper.profiler.wire import WRONG_SHAPE, program_from_json
-from temper.program import Program
+from temper.profiler.wire import WRONG_SHAPE
+from temper.program import Program, codec
 
 if TYPE_CHECKING:
     from temper.profiler.suggestion import Suggestion
@@ -44,17 +44,38 @@ class ProgramRecord:
         return chips.get(self.program.chip)
 
     @cached_property
-    def ops(self) -> Sequence[OpInfo]:
+    def infos(self) -> Sequence[OpInfo]:
+        """Every op of the program, also those that launch nothing."""
         return op_infos(self.program, self.chip)
+
+    @cached_property
+    def launched(self) -> Sequence[int]:
+        """Positions in the program of the ops that run: a reshape that is a view does not, and
+        has no row in any file, as on a card."""
+        return [
+            index
+            for index, (info, cost) in enumerate(zip(self.infos, self.cost.ops, strict=True))
+            if info.is_host or cost.cores or cost.kernel_ns
+        ]
+
+    @cached_property
+    def ops(self) -> Sequence[OpInfo]:
+        """The ops that run."""
+        return [self.infos[index] for index in self.launched]
+
+    @cached_property
+    def costs(self) -> Sequence[OpCost]:
+        """The modelled cost of each of ``ops``."""
+        return [self.cost.ops[index] for index in self.launched]
 
     @cached_property
     def schedule(self) -> Schedule:
         """When its ops run within one call, on the modelled clock."""
-        return schedule(self.cost)
+        return schedule(self.cost, self.costs)
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> ProgramRecord:
-        program = program_from_json(message["program"])
+        program = codec.from_json(message["program"])
         cost = cost_from_json(message["cost"])
         if len(cost.ops) != len(program.ops):
             raise BadFileError(
@@ -131,7 +152,7 @@ class ProcessRun:
 
     @cached_property
     def op_count(self) -> int:
-        sizes = {handle: len(record.program.ops) for handle, record in self.programs.items()}
+        sizes = {handle: len(record.ops) for handle, record in self.programs.items()}
         handles, counts = np.unique(self.calls["ref"], return_counts=True)
         return int(sum(sizes[int(h)] * int(n) for h, n in zip(handles, counts, strict=True)))
 
@@ -211,7 +232,7 @@ class Run:
             handles, counts = np.unique(process.calls["ref"], return_counts=True)
             for handle, count in zip(handles, counts, strict=True):
                 record = process.programs[int(handle)]
-                for index, (info, cost) in enumerate(zip(record.ops, record.cost.ops, strict=True)):
+                for index, (info, cost) in enumerate(zip(record.ops, record.costs, strict=True)):
                     yield OpRecord(process.pid, record, index, info, cost, int(count))
 
     def advice(self) -> list[Suggestion]:

@@ -127,7 +127,7 @@ def _neighbours(run: Run | None, rows: int) -> list[str]:
     for process in run.processes:
         handles, first = np.unique(process.calls["ref"], return_index=True)
         for handle in handles[np.argsort(first)]:
-            for cost in process.programs[int(handle)].cost.ops:
+            for cost in process.programs[int(handle)].costs:
                 text = cost.neighbour + (" (extrapolated)" if cost.extrapolated else "")
                 found.append(text)
     return (found + [""] * rows)[:rows]
@@ -301,7 +301,7 @@ def _memory(run: Run | None, chip: Chip) -> list[dict[str, Any]]:
                 "program": fullest.program.name,
                 "capacity": capacity,
                 "used": used.tolist(),
-                "ops": [info.name for info in fullest.ops],
+                "ops": [info.name for info in fullest.infos],
                 "holders": held,
             }
         )

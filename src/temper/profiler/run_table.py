@@ -45,7 +45,7 @@ def _add_program(
     traced = bool(call_flags(calls, Flag.TRACED).any())
     const = bool(call_flags(calls, Flag.CONST_EVAL).any())
     gaps = record.schedule.gap_ns
-    for index, (info, cost) in enumerate(zip(record.ops, record.cost.ops, strict=True)):
+    for index, (info, cost) in enumerate(zip(record.ops, record.costs, strict=True)):
         model = info.performance_model
         values = {
             "count": count,

@@ -6,13 +6,14 @@ clock: the virtual chip may take longer or shorter than the chip would.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from temper.cost.records import ProgramCost
+    from temper.cost.records import OpCost, ProgramCost
     from temper.profiler.records import ProcessRun
 
 
@@ -30,17 +31,17 @@ class Schedule:
     out_end_ns: float
 
 
-def schedule(cost: ProgramCost) -> Schedule:
-    """The modelled times of one steady call."""
+def schedule(cost: ProgramCost, ops: Sequence[OpCost]) -> Schedule:
+    """The modelled times of one steady call; ``ops`` are those of its ops that run."""
     starts: list[float] = []
     ends: list[float] = []
     gaps: list[float] = []
-    host_ops = sum(op.kernel_ns for op in cost.ops if op.bound == "host")
-    on_device = sum(op.bound != "host" for op in cost.ops)
+    host_ops = sum(op.kernel_ns for op in ops if op.bound == "host")
+    on_device = sum(op.bound != "host" for op in ops)
     # The host enqueues op after op; the device waits for it when it is not ahead.
     enqueue = max(0.0, cost.host_ns - host_ops) / max(1, on_device)
     host_end = device_end = 0.0
-    for op in cost.ops:
+    for op in ops:
         if op.bound == "host":
             # It needs the device's results, and the device needs its.
             start = max(host_end, device_end)
@@ -86,7 +87,7 @@ def timeline(process: ProcessRun) -> Timeline:
     for handle, record in process.programs.items():
         if handle < size:
             periods[handle] = record.schedule.period_ns
-            sizes[handle] = len(record.program.ops)
+            sizes[handle] = len(record.ops)
     ends = np.cumsum(periods[handles])
     ops = np.cumsum(sizes[handles])
     return Timeline(

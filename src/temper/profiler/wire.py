@@ -18,7 +18,7 @@ from typing import Any
 
 from temper._version import __version__
 from temper.errors import BadFileError
-from temper.program import Memory, Op, Program, Source, TensorSpec
+from temper.program import Program, codec
 from temper.runtime import clock
 
 HEADER = struct.Struct("<IB")
@@ -73,7 +73,7 @@ def program_message(
     return {
         "type": "program",
         "handle": handle,
-        "program": program_to_json(program),
+        "program": codec.to_json(program),
         "cost": cost_to_json(cost),
         "meta": dict(meta),
     }
@@ -92,71 +92,3 @@ def cost_to_json(cost: Any) -> dict[str, Any]:
         for op in cost.ops
     ]
     return plain
-
-
-def program_to_json(program: Program) -> dict[str, Any]:
-    return {
-        "name": program.name,
-        "chip": program.chip,
-        "values": {name: _spec_to_json(spec) for name, spec in program.values.items()},
-        "ops": [_op_to_json(op) for op in program.ops],
-        "const_ops": [_op_to_json(op) for op in program.const_ops],
-        "inputs": list(program.inputs),
-        "outputs": list(program.outputs),
-        "weights": dict(program.weights),
-        "options": {str(k): v for k, v in program.options.items()},
-    }
-
-
-def program_from_json(data: Mapping[str, Any]) -> Program:
-    try:
-        return Program(
-            name=str(data["name"]),
-            chip=str(data["chip"]),
-            values={name: _spec_from_json(spec) for name, spec in data["values"].items()},
-            ops=tuple(_op_from_json(op) for op in data["ops"]),
-            inputs=tuple(data["inputs"]),
-            outputs=tuple(data["outputs"]),
-            weights=dict(data["weights"]),
-            options=dict(data["options"]),
-            const_ops=tuple(_op_from_json(op) for op in data.get("const_ops", ())),
-        )
-    except WRONG_SHAPE as error:
-        raise BadFileError(f"a program record is damaged: {error!r}") from error
-
-
-def _spec_to_json(spec: TensorSpec) -> list[Any]:
-    memory = spec.memory
-    return [
-        list(spec.shape),
-        spec.format,
-        spec.layout,
-        memory.buffer,
-        memory.sharding,
-        list(memory.grid) if memory.grid else None,
-        list(memory.shard) if memory.shard else None,
-    ]
-
-
-def _spec_from_json(data: list[Any]) -> TensorSpec:
-    shape, fmt, layout, buffer, sharding, grid, shard = data
-    memory = Memory(
-        buffer, sharding, tuple(grid) if grid else None, tuple(shard) if shard else None
-    )
-    return TensorSpec(tuple(int(n) for n in shape), fmt, layout, memory)
-
-
-def _op_to_json(op: Op) -> list[Any]:
-    source = op.source
-    return [
-        op.kind,
-        list(op.inputs),
-        list(op.outputs),
-        dict(op.attrs),
-        [source.module, source.file, source.line],
-    ]
-
-
-def _op_from_json(data: list[Any]) -> Op:
-    kind, inputs, outputs, attrs, source = data
-    return Op(kind, tuple(inputs), tuple(outputs), dict(attrs), Source(*source))

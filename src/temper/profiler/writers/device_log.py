@@ -69,7 +69,7 @@ def _block_rows(block: Block, executed: int, limit: int) -> list[str]:
             if info.is_host:
                 continue
             host_id = (executed + call * size + index + 1) << 10
-            cores = max(1, block.record.cost.ops[index].cores)
+            cores = max(1, block.record.costs[index].cores)
             start, end = float(block.start_ns[call, index]), float(block.end_ns[call, index])
             found.append(_op_rows(start, end, ghz, cores, width, host_id, trace, info.code))
     return found

@@ -93,7 +93,7 @@ def _process_rows(
         step = max(1, _ROWS_AT_ONCE // template.rows)
         for start in range(first, last, step):
             some = slice(start, min(start + step, last))
-            host = _host_times(process, some, template.rows, base)
+            host = _host_times(process, some, process.programs[handle], base)
             yield template.fill(
                 executed + line.first_op[some],
                 host,
@@ -123,7 +123,9 @@ def _runs_of_same_program(process: ProcessRun, marks: np.ndarray) -> list[tuple[
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
-def _host_times(process: ProcessRun, some: slice, rows: int, base: int) -> np.ndarray:
+def _host_times(
+    process: ProcessRun, some: slice, record: ProgramRecord, base: int
+) -> np.ndarray:
     """Start of each op on the host and the end of the last: (calls, rows + 1).
 
     Measured op by op where the runtime did so; else the call's time is shared out evenly.
@@ -132,9 +134,11 @@ def _host_times(process: ProcessRun, some: slice, rows: int, base: int) -> np.nd
     start = (calls["start_ns"] - base).astype(np.int64)[:, None]
     length = (calls["end_ns"] - calls["start_ns"]).astype(np.int64)[:, None]
     own = process.op_host_ns.get(int(process.call_indices[some.start]))
+    rows = len(record.ops)
     times: np.ndarray
-    if own is not None and len(own) == rows and len(calls) == 1:
-        times = start + np.concatenate(([0], np.cumsum(np.asarray(own, dtype=np.int64))))[None, :]
+    if own is not None and len(own) == len(record.infos) and len(calls) == 1:
+        taken = np.asarray(own, dtype=np.int64)[record.launched]
+        times = start + np.concatenate(([0], np.cumsum(taken)))[None, :]
     else:
         times = start + length * np.arange(rows + 1, dtype=np.int64)[None, :] // rows
     return times
@@ -146,7 +150,7 @@ def _idle_before(process: ProcessRun, starts: np.ndarray) -> np.ndarray:
         return starts
     last = np.zeros(max(process.programs) + 1)
     for handle, record in process.programs.items():
-        last[handle] = record.schedule.end_ns[-1] if record.cost.ops else 0.0
+        last[handle] = record.schedule.end_ns[-1] if record.costs else 0.0
     ends = starts + last[process.calls["ref"]]
     idle: np.ndarray = starts - np.concatenate((starts[:1], ends[:-1]))
     return idle
@@ -177,7 +181,7 @@ class _Template:
         self._gap = schedule.gap_ns
         self._ghz = record.chip.clock_ghz
         self._firmware = np.array(
-            [kernel_ns(c) + FIRMWARE_NS for c in record.cost.ops], dtype=float
+            [kernel_ns(c) + FIRMWARE_NS for c in record.costs], dtype=float
         )
         self._is_host = np.array([info.is_host for info in record.ops], dtype=bool)
         holes = {*DYNAMIC, *(TRACE if self._traced else ())}
@@ -185,7 +189,7 @@ class _Template:
         own = record.meta.get("metadata")
         metadata = {"device_times": MODELLED, **(own if isinstance(own, dict) else {})}
         lines = []
-        for info, cost in zip(record.ops, record.cost.ops, strict=True):
+        for info, cost in zip(record.ops, record.costs, strict=True):
             cells = static_cells(
                 info,
                 cost,

@@ -245,7 +245,7 @@ class _Trace:
                 some = min(calls, _COUNTED_CALLS - counted)
                 counted += some
                 for track, pool in ((dram, "dram"), (sram, "sram")):
-                    held = np.tile(usage(record.program, pool), some)
+                    held = np.tile(usage(record.program, pool)[record.launched], some)
                     self._counter(track, _ns(block.start_ns[:some].ravel()), held)
 
 
