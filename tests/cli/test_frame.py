@@ -73,3 +73,42 @@ def test_output_is_plain_when_it_is_no_terminal() -> None:
 def test_shell_completion_is_offered() -> None:
     done = temper(_TEMPER_COMPLETE="bash_source")
     assert "_TEMPER_COMPLETE" in done.stdout or "complete" in done.stdout
+
+
+def table_at(width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    from rich.console import Console
+
+    from temper.cli import output
+
+    monkeypatch.setattr(output, "console", lambda **_: Console(width=width))
+    columns = ("name", "each", "band", "where")
+    rows = [("encoder.layer.11.attention", "11.3 µs", "6.25 µs to 20.6 µs", "modeling.py:192")]
+    made = output.table("Ops", columns, rows, right=("each", "band"), drop=("where", "band"))
+    console = Console(width=width)
+    with console.capture() as shown:
+        console.print(made)
+    return shown.get().splitlines()
+
+
+@pytest.mark.parametrize(("width", "left_out"), [(100, ""), (70, "where"), (40, "where, band")])
+def test_a_narrow_terminal_loses_columns_and_never_a_name_or_a_number(
+    width: int, left_out: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = table_at(width, monkeypatch)
+    text = "\n".join(lines)
+    assert "11.3 µs" in text
+    assert "…" not in text
+    assert "encoder.layer.11.attent" in text
+    assert all(len(line) <= width for line in lines)
+    assert (f"left out at this width: {left_out}" in text) == bool(left_out)
+
+
+def test_names_with_brackets_and_colons_are_shown_as_they_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    from temper.cli.output import console, table
+
+    console().print(table("[red]:warning:.py", ["[b]"], [["[link=x]y"]]))
+    console().print("[bold]:smile:")
+    shown = capsys.readouterr().out
+    assert all(text in shown for text in ("[red]:warning:.py", "[b]", "[link=x]y", "[bold]:smile:"))

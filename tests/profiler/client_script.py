@@ -9,11 +9,11 @@ import subprocess
 import sys
 import time
 
-import samples
-
-
 
 def work(calls: int) -> None:
+    # Here, so that a child can be the first to load the runtime.
+    import samples
+
     from temper.profiler import recorder
 
     active = recorder.ACTIVE

@@ -16,7 +16,7 @@ MODEL_FILE = "/home/user/model.py"
 def mlp(
     chip: str = "n150", *, layers: int = 2, host_op: bool = False, view: bool = False
 ) -> Program:
-    """Linear + gelu layers: 512 rows, 1024 wide, weights in bfloat16; a view at the end if asked."""
+    """Linear + gelu layers: 512 rows, 1024 wide, weights in bfloat16; a view if asked."""
     values = {"x0": TensorSpec((512, 1024))}
     ops: list[Op] = []
     weights = {}

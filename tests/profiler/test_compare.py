@@ -12,7 +12,10 @@ from click.testing import CliRunner
 from temper.cli.diff import command
 from temper.errors import UsageError
 from temper.profiler.compare import compare
+from temper.profiler.log import ProcessLog
 from temper.profiler.opening import Profile
+from temper.profiler.recorder import Recorder
+from temper.profiler.records import Run
 
 
 def profile(**how: object) -> Profile:
@@ -30,6 +33,37 @@ def test_more_calls_of_the_same_program_are_no_change() -> None:
     compared = compare(profile(calls=2), profile(calls=7))
     assert compared.per_call
     assert abs(compared.ratio) < 1e-9
+
+
+def lopsided(plain: int, traced: int) -> Profile:
+    """One constant evaluation, some calls, then as many replays as asked."""
+    log = ProcessLog()
+    recorder = Recorder(log)
+    program = samples.mlp()
+    const = recorder.begin_program(program.replace(name="mlp const"), samples.cost(program))
+    slow = recorder.begin_program(program, samples.cost(program))
+    quick = recorder.begin_program(program, samples.cost(program, traced=True))
+    recorder.record_call(const, 0, 10, const_eval=True)
+    for i in range(plain):
+        recorder.record_call(slow, 100 * i + 20, 100 * i + 90)
+    for i in range(traced):
+        recorder.record_call(quick, 100_000 + 100 * i, 100_050 + 100 * i, traced=True, replay=i + 1)
+    recorder.flush()
+    run = Run.from_logs([log])
+    return Profile("x", run.table, run)
+
+
+def test_what_is_paid_once_does_not_make_a_shorter_run_slower() -> None:
+    compared = compare(lopsided(2, 3), lopsided(2, 300))
+    assert {change.kind for change in compared.changes} == {"same"}
+    assert compared.ratio == pytest.approx(0)
+    # Four ops of 50, 10, 50 and 10 µs with 700 ns between them, 30 µs of transfers.
+    assert compared.after_total_ns == pytest.approx(120_000 + 3 * 700 + 30_000)
+
+
+def test_a_run_without_replays_is_compared_by_its_plain_calls() -> None:
+    compared = compare(lopsided(4, 0), lopsided(2, 7))
+    assert (compared.before.calls, compared.after.calls) == (4, 7)
 
 
 def test_ops_appear_and_vanish_by_module_path() -> None:

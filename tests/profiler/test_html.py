@@ -59,7 +59,7 @@ def test_the_page_says_whose_times_it_shows(tmp_path: Path) -> None:
     run.save(tmp_path / "run")
     data = page_data(tmp_path / "run" / "report.html")
     assert data["word"] == "modelled"
-    assert data["headline"][0][1:] == ["720 µs", "648 µs to 792 µs"]
+    assert data["headline"][0][1:] == ["720 µs", "648 µs to 792 µs, modelled"]
     names = [timeline["name"] for timeline in data["timelines"]]
     assert names == ["device, modelled clock", "host, measured wall clock"]
 

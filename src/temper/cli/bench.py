@@ -106,7 +106,9 @@ def command(
     ranges = [parse(text, chip) for text in expects]
     subjects = [subject(model, options=options, batch=batch)]
     if versus:
-        subjects.append(subject(model, options={**options, **named_values("--versus", versus)}, batch=batch))
+        subjects.append(
+            subject(model, options={**options, **named_values("--versus", versus)}, batch=batch)
+        )
     with console(stderr=True).status("loading") as status:
         results = bench_all(subjects, trials, iterations, seconds, ranges, progress=status.update)
     first = results[0]

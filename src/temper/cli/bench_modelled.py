@@ -65,4 +65,5 @@ def show_micro(name: str, chip: str, as_json: bool) -> None:
     ]
     columns = ("case", "µs", "band", "rate", "of peak", "bound", "nearest measured")
     right = ("µs", "rate", "of peak")
-    console().print(table(f"{name} on {found[0].chip}, modelled", columns, rows, right=right))
+    console().print(table(f"{name} on {found[0].chip}, modelled", columns, rows, right=right,
+                          drop=("nearest measured", "bound")))  # fmt: skip

@@ -46,7 +46,7 @@ def _list(all_chips: list[Chip]) -> None:
     ]  # fmt: skip
     columns = ["chip", "board", "compute cores", "clock", "SRAM a core", "DRAM",
                "GB/s peak / streaming", "TFLOPS LoFi / HiFi4 (modelled)"]  # fmt: skip
-    console().print(table("", columns, rows))
+    console().print(table("", columns, rows, drop=["board"]))
     console().print("'temper chip NAME' shows every number with its source.", style="dim")
 
 

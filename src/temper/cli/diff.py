@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def command(before: Path, after: Path, allowed: float | None, limit: int, as_json: bool) -> None:
     """Compare two run folders or ops CSVs: faster, slower, appeared, vanished.
 
-    Ops are matched by module path, then by order. Times are of one call where both profiles
-    know their calls.
+    Ops are matched by module path, then by order. Times are of one warm call where both profiles
+    are run folders; of everything in the file where one is a CSV.
     """
     from temper.profiler.compare import compare
     from temper.profiler.opening import open_profile
@@ -54,7 +54,7 @@ def _print(compared: Comparison, limit: int) -> None:
     from temper.profiler.terminal import time_text
 
     out = console()
-    unit = "a call" if compared.per_call else "in all"
+    unit = "a warm call" if compared.per_call else "in all"
     words = {compared.before.word, compared.after.word}
     out.print(
         f"total {time_text(compared.before_total_ns)} -> {time_text(compared.after_total_ns)} "
@@ -62,6 +62,11 @@ def _print(compared: Comparison, limit: int) -> None:
         markup=False,
         soft_wrap=True,
     )
+    if not compared.per_call and compared.before.ops != compared.after.ops:
+        out.print(
+            f"note: {compared.before.ops:,} ops against {compared.after.ops:,}: if one run was "
+            "longer, compare run folders, which know their calls"
+        )
     if compared.before.chip != compared.after.chip:
         out.print(f"note: {compared.before.chip} against {compared.after.chip}", markup=False)
     changed = [change for change in compared.changes if change.kind != "same"]
@@ -79,11 +84,14 @@ def _print(compared: Comparison, limit: int) -> None:
     if rows:
         out.print(table("", columns, rows, right=("before", "after", "change")))
         explained = compared.explained(shown)
-        out.print(
-            f"these {len(rows)} of {len(changed)} changed ops explain {explained:.0%} of the "
-            f"total's change; {len(compared.changes) - len(changed)} ops are the same",
-            markup=False,
-        )
+        same = len(compared.changes) - len(changed)
+        if 0 <= explained <= 1:
+            part = f"explain {explained:.0%} of the total's change"
+        else:
+            # Ops and what lies between them went different ways: a share would say nothing.
+            moved = sum(change.delta_ns for change in shown)
+            part = f"took {moved / 1e3:+.1f} µs of {compared.delta_ns / 1e3:+.1f} µs"
+        out.print(f"these {len(rows)} of {len(changed)} changed ops {part}; {same} are the same")
     else:
         out.print(f"all {len(compared.changes)} ops are the same", markup=False)
     _print_parts(compared)

@@ -9,6 +9,8 @@ import click
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Picture, Whole
 
+_WIDE = 110  # columns that the whole table needs
+
 
 @click.command(
     epilog="Examples: 'temper explain model.py:make', "
@@ -60,19 +62,19 @@ def command(
         )
     out = console()
     columns = ["rung", "samples/s", "band", "gain", "PCC", "what it did", "now limited by"]
-    out.print(
-        table(
-            f"{model} on a virtual {board.name}",
-            columns,
-            rows,
-            right=["samples/s", "band", "gain", "PCC"],
-        )
-    )
+    narrow = out.width < _WIDE
+    if narrow:  # what would be folded to a few letters a line stands below instead
+        columns, rows = columns[:5], [row[:5] for row in rows]
+    out.print(table(f"{model} on a virtual {board.name}", columns, rows, right=columns[1:5]))
+    for rung in rungs if narrow else ():
+        out.print(f"{rung.name}: {rung.did}; now limited by {rung.next_obstacle}")
     best = max(rungs, key=lambda r: r.samples_per_s)
     over = best.samples_per_s / rungs[0].samples_per_s
+    measured = any(rung.pcc is not None for rung in rungs)
+    pcc = "measured against float32 in eager torch" if measured else "not run"
     out.print(
-        "samples/s: modelled, end to end with transfers; PCC: measured against float32 in eager "
-        f"torch. Best rung: {best.name}, ×{over:.1f} over the first.",
+        f"samples/s: modelled, end to end with transfers; PCC: {pcc}. "
+        f"Best rung: {best.name}, ×{over:.1f} over the first.",
         style="dim",
     )
     if picture:

@@ -43,9 +43,8 @@ def command(word: str, as_json: bool) -> None:
             default += " (" + ", ".join(f"{k}: {_text(v)}" for k, v in o.levels.items()) + ")"
         meaning = o.meaning + (f" [{o.env}]" if o.env else "")
         rows.append([o.name, o.allowed if o.kind != "bool" else "bool", default, o.origin, meaning])
-    console().print(
-        table("", ["option", "allowed", "default (level: value)", "from", "meaning"], rows)
-    )
+    columns = ["option", "allowed", "default (level: value)", "from", "meaning"]
+    console().print(table("", columns, rows, drop=["from"]))
     console().print(
         "Strongest first: options={...}, set_custom_compile_options, environment, level, default. "
         "Dashes and underscores are the same.", style="dim",

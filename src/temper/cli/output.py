@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console, Group, RenderableType
 
 F = TypeVar("F", bound=Callable[..., Any])
+# A column of words is not folded below this many characters.
+_FOLDED = 24
 
 
 def json_option(function: F) -> F:
@@ -45,18 +46,54 @@ def table(
     rows: Iterable[Sequence[object]],
     *,
     right: Sequence[str] = (),
-) -> Table:
-    """A table in the house style; columns named in ``right`` are right-aligned."""
+    drop: Sequence[str] = (),
+) -> Group:
+    """A table in the house style; columns named in ``right`` are right-aligned and never broken.
+
+    Where the terminal is too narrow, the columns named in ``drop`` are left out one by one, and
+    the table says so.
+    """
     from rich import box
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
-    for column in columns:
-        made.add_column(column, justify="right" if column in right else "left")
-    for row in rows:
-        made.add_row(*[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row])
-    return made
+    cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
+    kept = list(range(len(columns)))
+    least = []
+    for index, name in enumerate(columns):
+        head = max(map(len, name.split()), default=0)
+        body = max((row[index].cell_len for row in cells), default=0)
+        least.append(max(head, body if name in right else min(body, _FOLDED)))
+    width = console().width
+
+    def missing(gap: int) -> bool:
+        return sum(least[i] + gap for i in kept) > width
+
+    gap = 2 if missing(3) else 3
+    left_out = []
+    for name in drop:
+        if missing(gap):
+            kept.remove(columns.index(name))
+            left_out.append(name)
+    made = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1) if gap == 3 else (0, 1, 0, 0))
+    for index in kept:
+        name = columns[index]
+        made.add_column(
+            Text(name),
+            justify="right" if name in right else "left",
+            no_wrap=name in right and not missing(gap),
+            min_width=None if missing(gap) else least[index],
+            overflow="fold",
+        )
+    for row in cells:
+        made.add_row(*[row[index] for index in kept])
+    # Beside the table and not of it: rich would break them to the table's width.
+    parts: list[RenderableType] = [Text(title, style="bold")] if title else []
+    parts.append(made)
+    if left_out:
+        parts.append(Text(f"left out at this width: {', '.join(left_out)}", style="dim"))
+    return Group(*parts)
 
 
 def emit_json(value: Any) -> None:

@@ -15,7 +15,7 @@ from temper.cli.values import Whole
 @click.command(
     # Options before the command are ours, all after it belong to the command.
     context_settings={"allow_interspersed_args": False},
-    epilog='Examples: temper profile "python script.py", temper profile python script.py --batch 8, '
+    epilog='Examples: temper profile "python script.py", temper profile python script.py --fast, '
     'temper profile -o runs/mnist "pytest -svv tests/test_mnist.py | tee log".',
 )
 @click.option(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from temper.cli.output import console, emit_json, json_option
+from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Whole
 
 
@@ -61,4 +61,4 @@ def command(
             }
         )
         return
-    print_report(console(), opened, advice, by=by or "", limit=limit)
+    print_report(console(), opened, advice, table=table, by=by or "", limit=limit)

@@ -76,7 +76,9 @@ from temper.errors import UsageError
     type=click.Path(path_type=Path, file_okay=False),
     help="Folder for tuned.toml and overrides.json.",
 )
-@click.option("--replay", type=Whole(0), metavar="TRIAL", help="Compile and measure a stored trial.")
+@click.option(
+    "--replay", type=Whole(0), metavar="TRIAL", help="Compile and measure a stored trial."
+)
 @click.option("--picture", type=Picture(), help="PNG, SVG or PDF of the curve or front.")
 @click.option("--html", "page", type=click.Path(path_type=Path), help="Page with the curve.")
 @click.option(
@@ -144,7 +146,8 @@ def _sweep(
         return
     out = console()
     heads = [*COLUMNS, "throughput"]
-    out.print(table(title, heads, rows(curve), right=COLUMNS))
+    out.print(table(title, heads, rows(curve), right=COLUMNS,
+                    drop=["DRAM, MB", "in SRAM", "SRAM a core, B"]))  # fmt: skip
     near = curve.quickest_near_best
     also = f"; batch {near} is within 2% and answers sooner" if near < curve.best else ""
     out.print(f"best batch {curve.best}{also}")

@@ -6,16 +6,21 @@ import math
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from temper.errors import UsageError
 
 _PICTURES = (".png", ".svg", ".pdf")
+# Older versions of click have no type argument here.
+if TYPE_CHECKING:
+    _ParamType = click.ParamType[Any]
+else:
+    _ParamType = click.ParamType
 
 
-class _Checked(click.ParamType):
+class _Checked(_ParamType):
     """A value that is refused in the house template, which names what is allowed."""
 
     allowed = ""
@@ -124,9 +129,7 @@ def named_values(flag: str, pairs: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _ends(
-    what: str, least: float | None, most: float | None, above: float | None = None
-) -> str:
+def _ends(what: str, least: float | None, most: float | None, above: float | None = None) -> str:
     if above is not None:
         return f"{what} above {above:g}" + (f", at most {most:g}" if most is not None else "")
     if least is not None and most is not None:

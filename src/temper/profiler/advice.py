@@ -263,7 +263,8 @@ def _host_ops(cases: list[_Case]) -> list[Suggestion]:
         then += case.now_ns - lost * case.calls
     if not places:
         return []
-    why = f"{len(places)} ops have no device lowering: {', '.join(places[:3])}"
+    word = "op has" if len(places) == 1 else "ops have"
+    why = f"{len(places)} {word} no device lowering: {', '.join(places[:3])}"
     paste = f"# {places[0]}: use ops that the chip has ('temper passes' lists them)"
     return [Suggestion("no ops on the host", why, paste, now, then, then, now)]
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from temper.profiler.opening import Profile
 from temper.profiler.summary import Summary, short_code, summarise
 from temper.profiler.table import OpTable
+from temper.profiler.warm import warm_run
 
 # Changes below this part of an op's time are not told as changes.
 _SAME = 0.005
@@ -91,9 +92,17 @@ class _Entry:
 
 
 def compare(before: Profile, after: Profile) -> Comparison:
-    """Ops by module path, kind and shape; what is left by module and kind, then by order."""
+    """Ops by module path, kind and shape; what is left by module and kind, then by order.
+
+    Of two runs one warm call is compared, so that their lengths do not matter.
+    """
+    per_call = before.run is not None and after.run is not None
+    if per_call:
+        (before, calls_a), (after, calls_b) = _warm(before), _warm(after)
+        per_call = bool(calls_a and calls_b)
     a, b = summarise(before), summarise(after)
-    per_call = bool(a.calls and b.calls)
+    if per_call:
+        a, b = replace(a, calls=calls_a), replace(b, calls=calls_b)
     scale_a = 1.0 / a.calls if per_call else 1.0
     scale_b = 1.0 / b.calls if per_call else 1.0
     left, right = _entries(before.table, scale_a), _entries(after.table, scale_b)
@@ -109,6 +118,12 @@ def compare(before: Profile, after: Profile) -> Comparison:
     changes = [_change(one, other) for one, other in pairs]
     changes.sort(key=lambda change: -abs(change.delta_ns))
     return Comparison(a, b, changes, per_call, a.split.total * scale_a, b.split.total * scale_b)
+
+
+def _warm(profile: Profile) -> tuple[Profile, int]:
+    assert profile.run is not None
+    run, calls = warm_run(profile.run)
+    return (Profile(profile.name, run.table, run), calls) if calls else (profile, 0)
 
 
 def _entries(table: OpTable, scale: float) -> list[_Entry]:

@@ -19,7 +19,7 @@ from temper.profiler.records import Run
 from temper.profiler.suggestion import Suggestion
 from temper.profiler.summary import Summary, summarise
 from temper.profiler.table import OpTable
-from temper.profiler.terminal import bytes_text, time_text
+from temper.profiler.terminal import bytes_text, rate_text, time_text
 from temper.program import Program
 
 _MAX_SEGMENTS = 30_000
@@ -65,20 +65,24 @@ def _headline(summary: Summary) -> list[list[str]]:
     band = f"{time_text(summary.low_ns)} to {time_text(summary.high_ns)}"
     calls = f" of {summary.calls} calls" if summary.calls else ""
     items = [
-        ["device time", time_text(split.device), band if summary.modelled else summary.word],
+        [
+            "device time",
+            time_text(split.device),
+            f"{band}, modelled" if summary.modelled else summary.word,
+        ],
         ["ops", f"{summary.ops:,}", f"on the device{calls}"],
     ]
-    if summary.calls:
-        each = split.total / summary.calls
-        items.append(["a call", time_text(each), f"{summary.word}, {1e9 / each:,.0f} calls/s"])
+    if summary.warm_ns:
+        rate = f"{1e9 / summary.warm_ns:,.0f} calls/s"
+        items.append(["a warm call", time_text(summary.warm_ns), f"{summary.word}, {rate}"])
     items.append(["gaps", time_text(split.gap), "device idle between ops"])
-    items.append(["rate", f"{summary.tflops:.3g} TFLOP/s", f"{summary.gbps:.3g} GB/s of DRAM"])
+    items.append(["rate", rate_text(summary.tflops), f"{summary.gbps:.3g} GB/s of DRAM"])
     if summary.host_ops:
         items.append(["host ops", f"{summary.host_ops}", time_text(split.host_ops)])
     for high in summary.memory:
         if high.size_bytes:
             items.append(
-                [f"{high.pool.upper()} high water", bytes_text(high.size_bytes), "one call"]
+                [f"{high.pool.upper()} high water", bytes_text(high.size_bytes), "computed"]
             )
     if summary.wall_ns:
         items.append(["wall time", time_text(summary.wall_ns), "measured on this host"])

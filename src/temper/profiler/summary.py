@@ -13,6 +13,7 @@ from temper.profiler.memory import HighWater, high_water
 from temper.profiler.opening import Profile
 from temper.profiler.records import Run, call_flags
 from temper.profiler.table import OpTable
+from temper.profiler.warm import warm_run
 
 GROUPS = {"op": "code", "module": "module", "line": "location", "bound": "bound"}
 
@@ -60,6 +61,7 @@ class Summary:
     ops: int
     host_ops: int
     calls: int
+    warm_ns: float  # modelled time of a call once it is warm; 0 when unknown
     processes: int
     split: Split
     low_ns: float
@@ -110,6 +112,7 @@ def summarise(profile: Profile) -> Summary:
         ops=int(table.count[device].sum()),
         host_ops=int(table.count[table.is_host].sum()),
         calls=sum(len(p.calls) for p in run.processes) if run else 0,
+        warm_ns=_warm_ns(run) if run else 0.0,
         processes=len(run.processes) if run else 1,
         split=_split_of_run(run) if run else _split_of_table(table),
         low_ns=low,
@@ -205,6 +208,11 @@ def _distinct_rows(parts: Sequence[Any]) -> list[int]:
 def _or(table: OpTable, name: str, instead: np.ndarray) -> np.ndarray:
     values = table.number(name)
     return np.where(np.isnan(values), instead, values)
+
+
+def _warm_ns(run: Run) -> float:
+    warm, calls = warm_run(run)
+    return _split_of_run(warm).total / calls if calls else 0.0
 
 
 def _split_of_run(run: Run) -> Split:

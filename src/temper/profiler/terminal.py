@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from temper.profiler.opening import Profile
@@ -29,23 +29,40 @@ def bytes_text(size: float) -> str:
     return f"{size:.0f} B"
 
 
+def rate_text(tflops: float) -> str:
+    for unit, scale in (("TFLOP/s", 1.0), ("GFLOP/s", 1e3)):
+        if tflops * scale >= 1:
+            return f"{tflops * scale:.3g} {unit}"
+    return f"{tflops * 1e6:.3g} MFLOP/s"
+
+
 def print_report(
     console: Console,
     profile: Profile,
     advice: Sequence[Suggestion],
     *,
+    table: Callable[..., Any],
     by: str = "",
     limit: int = 10,
 ) -> None:
+    """Print everything; ``table`` makes one of a title, columns and rows."""
     summary = summarise(profile)
+
+    def groups(title: str, name: str, found: Sequence[Group]) -> None:
+        columns = (name, *_COLUMNS)
+        made = table(
+            f"{title} ({summary.word})", columns, map(_cells, found), right=_NUMBERS, drop=_LESSER
+        )
+        console.print(made)
+
     for line in headline(summary):
         console.print(line, markup=False, soft_wrap=True)
     device = profile.table.select(profile.table.is_device)
     if by:
-        console.print(_table(f"By {by}", by, group_by(device, by)[:limit], summary))
+        groups(f"By {by}", by, group_by(device, by)[:limit])
     else:
-        console.print(_table("Ops that matter", "op", top_ops(profile.table, limit), summary))
-        console.print(_table("By kind of op", "op", group_by(device, "op")[:limit], summary))
+        groups("Ops that matter", "op", top_ops(profile.table, limit))
+        groups("By kind of op", "op", group_by(device, "op")[:limit])
     for line in _memory(summary):
         console.print(line, markup=False, soft_wrap=True)
     _print_advice(console, advice)
@@ -75,9 +92,10 @@ def headline(summary: Summary) -> list[str]:
     if split.other:
         lines.append(f"  waiting    {time_text(split.other)} for host dispatch and synchronisation")
     if len(lines) > 4:
-        lines.append(f"  total      {time_text(split.total)} {summary.word}")
+        steady = f"; a warm call {time_text(summary.warm_ns)}" if summary.warm_ns else ""
+        lines.append(f"  total      {time_text(split.total)} {summary.word}{steady}")
     lines.append(
-        f"  use        {summary.tflops:.3g} TFLOP/s, {summary.gbps:.3g} GB/s of DRAM while ops run"
+        f"  use        {rate_text(summary.tflops)}, {summary.gbps:.3g} GB/s of DRAM while ops run"
     )
     if summary.bounds:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.bounds.items())
@@ -91,39 +109,23 @@ def headline(summary: Summary) -> list[str]:
     return lines
 
 
-def _table(title: str, name: str, groups: Sequence[Group], summary: Summary) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    made = Table(
-        title=f"{title} ({summary.word})", box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False
-    )
-    made.add_column(name, overflow="fold", ratio=1)
-    for column in ("share", "total", "runs", "each", "band", "gap", "cores"):
-        made.add_column(column, justify="right", no_wrap=True)
-    made.add_column("bound", no_wrap=True)
-    made.add_column("where", overflow="fold")
-    for group in groups:
-        runs = max(1, group.count)
-        band = ""
-        if group.low_ns != group.high_ns:
-            band = f"{time_text(group.low_ns / runs)} to {time_text(group.high_ns / runs)}"
-        made.add_row(
-            *_plain(
-                group.name or "(none)", f"{group.share:.1%}", time_text(group.total_ns),
-                str(group.count), time_text(group.total_ns / runs), band,
-                time_text(group.gap_ns / runs),
-                "" if group.cores != group.cores else f"{group.cores:.0f}", group.bound,
-                _short_path(group.where),
-            )
-        )  # fmt: skip
-    return made
+_NUMBERS = ("share", "total", "runs", "each", "band", "gap", "cores")
+_COLUMNS = (*_NUMBERS, "bound", "where")
+# What a narrow terminal can do without, first to go first.
+_LESSER = ("cores", "gap", "where", "runs", "total", "band")
 
 
-def _plain(*cells: str) -> list[Any]:
-    from rich.text import Text
-
-    return [Text(cell) for cell in cells]
+def _cells(group: Group) -> list[str]:
+    runs = max(1, group.count)
+    band = ""
+    if group.low_ns != group.high_ns:
+        band = f"{time_text(group.low_ns / runs)} to {time_text(group.high_ns / runs)}"
+    return [
+        group.name or "(none)", f"{group.share:.1%}", time_text(group.total_ns),
+        str(group.count), time_text(group.total_ns / runs), band, time_text(group.gap_ns / runs),
+        "" if group.cores != group.cores else f"{group.cores:.0f}", group.bound,
+        _short_path(group.where),
+    ]  # fmt: skip
 
 
 def _short_path(where: str) -> str:
@@ -144,7 +146,8 @@ def _memory(summary: Summary) -> list[str]:
 def _print_advice(console: Console, advice: Sequence[Suggestion]) -> None:
     if not advice:
         return
-    console.print("\nAdvice, by gain", markup=False)
+    # Counted over all calls; what constant evaluation costs once, no option changes.
+    console.print("\nAdvice, by gain over all calls of the run", markup=False)
     for number, item in enumerate(advice, 1):
         for line in item.lines(number):
             console.print(line, markup=False, soft_wrap=True)

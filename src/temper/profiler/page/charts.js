@@ -11,12 +11,19 @@ function drawIcicle() {
   const shades = ["--compute", "--sfpu", "--dram", "--noc", "--link", "--launch"];
   const draw = (item, left, span, level, path, shade) => {
     if (level >= rows || span < 1) return;
-    const box = svg("rect", { x: left, y: level * row, width: span, height: row - 1, class: "box", rx: 2, fill: `var(${shades[shade % shades.length]})`, "fill-opacity": level ? 0.55 + 0.4 / (level + 1) : 0.35, tabindex: 0 });
+    const box = svg("rect", { x: left, y: level * row, width: span, height: row - 1, class: "box", rx: 2, fill: `var(${shades[shade % shades.length]})`, "fill-opacity": level ? 0.55 + 0.4 / (level + 1) : 0.35, tabindex: 0, role: "button" });
     const whole = DATA.tree.v || 1;
-    tipOn(box, `${path.join(".") || item.n}\n${timeText(item.v)}, ${percent(item.v / whole)} (${DATA.word})`);
-    const go = () => { treeFocus = item.c.length ? path : treeFocus; drawIcicle(); };
+    const tip = `${path.join(".") || item.n}\n${timeText(item.v)}, ${percent(item.v / whole)} (${DATA.word})`;
+    tipOn(box, tip);
+    box.setAttribute("aria-label", tip);
+    const go = () => {
+      treeFocus = item.c.length ? path : treeFocus;
+      drawIcicle();
+      byId("icicle").querySelector("rect").focus(); // the one that had it is gone
+      hideTip();
+    };
     box.addEventListener("click", go);
-    box.addEventListener("keydown", (event) => { if (event.key === "Enter") go(); });
+    box.addEventListener("keydown", (event) => { if (event.key === "Enter" || event.key === " ") { event.preventDefault(); go(); } });
     picture.append(box);
     if (span > 40) {
       const room = Math.floor((span - 8) / 6.2);
@@ -53,23 +60,26 @@ function drawRoofline() {
   const xs = [...points.map((p) => p.x), 1, 1000], ys = [...points.map((p) => p.y), 0.1, top];
   const range = (values) => [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
   const [x0, x1] = range(xs), [y0, y1] = range(ys);
-  const X = (v) => pad + ((Math.log10(v) - x0) / (x1 - x0)) * (width - pad - 10);
+  const X = (v) => pad + ((Math.log10(v) - x0) / (x1 - x0)) * (width - pad - 66);
   const Y = (v) => height - 30 - ((Math.log10(v) - y0) / (y1 - y0)) * (height - 44);
   const picture = svg("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Roofline" });
+  const tick = (power) => String(Number((10 ** power).toPrecision(1)));
   for (let power = x0; power <= x1; power++) {
     picture.append(svg("line", { x1: X(10 ** power), x2: X(10 ** power), y1: Y(10 ** y1), y2: Y(10 ** y0), class: "axis" }));
-    picture.append(svg("text", { x: X(10 ** power), y: height - 16, class: "soft", "text-anchor": "middle" }, 10 ** power >= 1 ? 10 ** power : `1e${power}`));
+    picture.append(svg("text", { x: X(10 ** power), y: height - 16, class: "soft", "text-anchor": "middle" }, tick(power)));
   }
   for (let power = y0; power <= y1; power++) {
     picture.append(svg("line", { x1: X(10 ** x0), x2: X(10 ** x1), y1: Y(10 ** power), y2: Y(10 ** power), class: "axis" }));
-    picture.append(svg("text", { x: pad - 5, y: Y(10 ** power) + 4, class: "soft", "text-anchor": "end" }, 10 ** power >= 1 ? 10 ** power : `1e${power}`));
+    picture.append(svg("text", { x: pad - 5, y: Y(10 ** power) + 4, class: "soft", "text-anchor": "end" }, tick(power)));
   }
-  peaks.forEach(([name, peak], index) => {
+  let below = Infinity;
+  peaks.sort((a, b) => a[1] - b[1]).forEach(([name, peak]) => {
     const knee = Math.max(10 ** x0, (peak * 1e3) / DATA.roof.dram);
     const start = Math.max(10 ** x0, (10 ** y0 * 1e3) / DATA.roof.dram);
     picture.append(svg("polyline", { points: `${X(start)},${Y((start * DATA.roof.dram) / 1e3)} ${X(knee)},${Y(peak)} ${X(10 ** x1)},${Y(peak)}`, fill: "none", stroke: "var(--soft)", "stroke-width": 1.3 }));
-    // Peaks lie close together: every other label stands further left.
-    picture.append(svg("text", { x: X(10 ** x1) - 4 - (index % 2) * 62, y: Y(peak) - 3, class: "soft", "text-anchor": "end" }, `${name} ${Math.round(peak)}`));
+    // Peaks lie close together: each label stands above the one before.
+    below = Math.min(Y(peak) + 4, below - 13);
+    picture.append(svg("text", { x: X(10 ** x1) + 5, y: below, class: "soft" }, `${name} ${Math.round(peak)}`));
   });
   const largest = Math.max(1, ...points.map((p) => opTotal(p.row)));
   for (const point of points) {
@@ -78,7 +88,7 @@ function drawRoofline() {
     dot.addEventListener("click", () => openDetail(point.row));
     picture.append(dot);
   }
-  picture.append(svg("text", { x: width - 10, y: height - 3, class: "soft", "text-anchor": "end" }, "FLOP a byte of DRAM"));
+  picture.append(svg("text", { x: X(10 ** x1), y: height - 3, class: "soft", "text-anchor": "end" }, "FLOP a byte of DRAM"));
   picture.append(svg("text", { x: pad + 4, y: 12, class: "soft" }, "TFLOP/s"));
   place.replaceChildren(picture);
   const rest = ROWS - points.length;

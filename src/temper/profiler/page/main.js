@@ -20,6 +20,7 @@ function drawAdvice() {
   if (!DATA.advice.length) {
     place.append(make("p", "No single change that was tried gains 1% or more.", { class: "hint" }));
   }
+  if (DATA.advice.length) place.append(make("p", "Each change was timed again; figures are over all calls of the run.", { class: "hint" }));
   for (const item of DATA.advice) {
     const block = make("div", null, { class: "advice" });
     const head = make("p");
@@ -52,7 +53,7 @@ for (const [label, value, more] of DATA.headline) {
   card.append(make("span", label), make("b", value), make("span", more));
   byId("headline").append(card);
 }
-const PARTS = { device: "--compute", gaps: "--launch", "host ops": "--host", transfer: "--link", waiting: "--other" };
+const PARTS = { device: "--compute", gaps: "--gap", "host ops": "--host", transfer: "--link", waiting: "--launch" };
 drawStack(byId("split"), DATA.split.map((part) => ({ name: part.name, value: part.ns, text: timeText(part.ns) })), (name) => PARTS[name] || "--other");
 byId("bounds").append(make("p", "What bounds the device ops", { class: "hint" }));
 drawStack(byId("bounds"), Object.entries(DATA.bounds).map(([name, share]) => ({ name, value: share })), boundVariable);

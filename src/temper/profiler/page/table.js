@@ -6,7 +6,7 @@ const opTotal = (row) => (OPS.kernel_ns[row] || 0) * OPS.count[row];
 const COLUMNS = [
   ["op", opName, "word name"],
   ["total", opTotal, "", timeText],
-  ["share", (row) => (OPS.type[row] === "device" ? opTotal(row) / (TOTAL || 1) : 0), "", percent],
+  ["share", (row) => (OPS.type[row] === "device" ? opTotal(row) / (TOTAL || 1) : null), "", percent],
   ["runs", (row) => OPS.count[row], ""],
   ["each", (row) => OPS.kernel_ns[row], "", timeText],
   ["band", (row) => (OPS.high_ns[row] || 0) - (OPS.low_ns[row] || 0), "", null],
@@ -50,6 +50,9 @@ function cellFor(row, column) {
     cell.append(tag);
   } else if (name === "band") {
     if (OPS.low_ns[row] !== null && OPS.high_ns[row] !== OPS.low_ns[row]) cell.textContent = timeText(OPS.low_ns[row]) + " to " + timeText(OPS.high_ns[row]);
+  } else if (name === "op") {
+    // Long module paths may break after their dots.
+    opName(row).split(/(?<=[.])/).forEach((part, index) => { if (index) cell.append(make("wbr")); cell.append(part); });
   } else {
     const got = value(row);
     cell.textContent = got === null || got === undefined ? "" : format ? format(got) : got;

@@ -48,13 +48,18 @@ function drawLine() {
   drawAxis(pen, width, height, span, x);
   now.lanes.forEach((lane, number) => {
     const top = AXIS + number * LANE;
-    let last = -1;
+    const thin = new Map(); // two pixels of screen -> how much of them is busy, and with what
     for (let i = firstAfter(lane, line.from); i < lane.s.length && lane.s[i] < line.to; i++) {
-      const left = x(lane.s[i]), right = Math.max(left + 0.8, x(lane.s[i] + lane.d[i]));
-      if (right <= last + 0.5) continue; // thinner than what is already drawn there
+      const left = x(lane.s[i]), right = x(lane.s[i] + lane.d[i]);
+      if (right - left < 2) {
+        const bin = Math.floor(left / 2), held = thin.get(bin) || { busy: 0, most: -1, i };
+        held.busy += right - left;
+        if (right - left > held.most) Object.assign(held, { most: right - left, i });
+        thin.set(bin, held);
+        continue;
+      }
       pen.fillStyle = segmentColor(lane, i);
-      pen.fillRect(left, top + 2, Math.max(0.8, right - left - (right - left > 3 ? 1 : 0)), LANE - 6);
-      last = right;
+      pen.fillRect(left, top + 2, right - left - (right - left > 3 ? 1 : 0), LANE - 6);
       if (right - left > 46) {
         pen.save();
         pen.beginPath();
@@ -64,6 +69,12 @@ function drawLine() {
         pen.fillText(segmentText(lane, i).split("\n")[0], Math.max(0, left) + 5, top + 18);
         pen.restore();
       }
+    }
+    // What is thinner than the screen can show stands as high as it is busy.
+    for (const [bin, held] of thin) {
+      const high = Math.max(4, Math.min(1, held.busy / 2) * (LANE - 6));
+      pen.fillStyle = segmentColor(lane, held.i);
+      pen.fillRect(bin * 2, top + 2 + (LANE - 6) - high, 2, high);
     }
     pen.fillStyle = css("--soft");
     if (!lane.s.length) pen.fillText(lane.name + ": nothing", 6, top + 18);
@@ -77,7 +88,7 @@ function drawLine() {
   }
   byId("timeline-hint").textContent = [
     now.lanes.map((lane) => lane.name).join(" / "), now.note,
-    "drag to move, double click or Ctrl + wheel to zoom, click an op for details",
+    "bars stand as high as the device is busy · drag or ← → to move, + − or Ctrl + wheel to zoom, click an op for details",
   ].filter(Boolean).join(" · ");
 }
 

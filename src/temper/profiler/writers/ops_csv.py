@@ -123,9 +123,7 @@ def _runs_of_same_program(process: ProcessRun, marks: np.ndarray) -> list[tuple[
     return [(int(a), int(b)) for a, b in pairwise(edges)]
 
 
-def _host_times(
-    process: ProcessRun, some: slice, record: ProgramRecord, base: int
-) -> np.ndarray:
+def _host_times(process: ProcessRun, some: slice, record: ProgramRecord, base: int) -> np.ndarray:
     """Start of each op on the host and the end of the last: (calls, rows + 1).
 
     Measured op by op where the runtime did so; else the call's time is shared out evenly.
@@ -180,9 +178,7 @@ class _Template:
         self._start = schedule.start_ns
         self._gap = schedule.gap_ns
         self._ghz = record.chip.clock_ghz
-        self._firmware = np.array(
-            [kernel_ns(c) + FIRMWARE_NS for c in record.costs], dtype=float
-        )
+        self._firmware = np.array([kernel_ns(c) + FIRMWARE_NS for c in record.costs], dtype=float)
         self._is_host = np.array([info.is_host for info in record.ops], dtype=bool)
         holes = {*DYNAMIC, *(TRACE if self._traced else ())}
         # Says in every row whose times these are: the file may travel without its folder.
