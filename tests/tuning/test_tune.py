@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,42 @@ def test_a_stored_study_resumes_and_replays_a_trial(tuned: Any) -> None:
     assert now["accuracy"]["pcc"] == pytest.approx(trial.accuracy["pcc"], abs=1e-5)
 
 
-def test_a_study_of_another_goal_or_a_damaged_one_is_refused(tuned: Any, tmp_path: Path) -> None:
+def test_one_file_keeps_the_studies_of_several_goals_apart(tuned: Any, tmp_path: Path) -> None:
+    result, study, _ = tuned
+    copy = str(shutil.copy(study, tmp_path / "copy.db"))
+    other = tune(make, floors=floors(0.5), batches=[32], samples=16, trials=1, study=copy)
+    assert other.found.resumed == 0
+    fixed = {"math_fidelity": "HiFi4"}
+    third = tune(make, floors=floors(FLOOR), batches=[32], samples=16, trials=1, study=copy,
+                 options=fixed)  # fmt: skip
+    assert third.found.resumed == 0
+    again = tune(make, floors=floors(FLOOR), batches=[32], samples=16, trials=14, study=copy)
+    assert (again.found.resumed, again.overrides) == (14, result.overrides)
+
+
+def test_other_batches_resume_only_the_trials_that_have_them(tuned: Any, tmp_path: Path) -> None:
     _, study, _ = tuned
-    with pytest.raises(UsageError, match="another model or goal"):
-        tune(make, floors=floors(0.5), batches=[32], samples=16, study=study)
+    copy = str(shutil.copy(study, tmp_path / "copy.db"))
+    found = tune(make, floors=floors(FLOOR), batches=[8], samples=16, trials=3, study=copy)
+    assert (found.found.resumed, found.batch) == (0, 8)
+    both = tune(make, floors=floors(FLOOR), batches=[8, 32], samples=16, trials=18, study=copy)
+    assert both.found.resumed == 14 + 3
+
+
+def test_a_retrained_model_does_not_resume_the_trials_of_the_old_one(tmp_path: Path) -> None:
+    def retrained(batch: int = 1) -> Any:
+        model, inputs = make(batch)
+        with torch.no_grad():
+            model[0].weight.mul_(1.5)
+        return model, inputs
+
+    study = str(tmp_path / "s.db")
+    for source in (make, retrained):
+        result = tune(source, floors=floors(0.9), batches=[8], samples=4, trials=1, study=study)
+        assert result.found.resumed == 0
+
+
+def test_a_damaged_study_is_refused(tmp_path: Path) -> None:
     bad = tmp_path / "bad.db"
     bad.write_bytes(b"not a database" * 100)
     with pytest.raises(BadFileError, match="no study"):

@@ -49,6 +49,25 @@ def noisy(batch: int = 1) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
     return Noisy(), (torch.randn(batch, 32),)
 
 
+class Branching(nn.Module):
+    """Python decides on a value, so that no single graph holds it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(64, 64), nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.one(x)
+        if x.sum().item() > 0:
+            x = x + 1
+        return self.two(x)
+
+
+def branching(batch: int = 1) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    torch.manual_seed(0)
+    return Branching(), (torch.randn(batch, 64),)
+
+
 class Mutating(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.add_(1.0) * 2

@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 import traceback
+import warnings
 
 import click
 
@@ -90,6 +91,7 @@ def main(argv: list[str] | None = None) -> None:
 def run_command(command: click.Command, name: str, argv: list[str] | None = None) -> None:
     """Run and exit: user errors are printed in one template, exit codes are 0, 1 or 2."""
     args = sys.argv[1:] if argv is None else argv
+    _show_warnings_as_notes(name)
     debug = "--debug" in args[:1] or bool(os.environ.get("TEMPER_DEBUG"))
     try:
         code = command.main(args=args, prog_name=name, standalone_mode=False)
@@ -123,6 +125,19 @@ def run_command(command: click.Command, name: str, argv: list[str] | None = None
         where = f" ({error.filename})" if error.filename else ""
         click.echo(f"{name}: {error.strerror or error}{where}", err=True)
         sys.exit(2)
+
+
+def _show_warnings_as_notes(name: str) -> None:
+    """Our own warnings are for users: without the line of our source that gave them."""
+    usual, ours = warnings.showwarning, os.path.dirname(os.path.dirname(__file__))
+
+    def show(message, category, filename, *rest, **more):  # type: ignore[no-untyped-def]
+        if filename.startswith(ours):
+            click.echo(f"{name}: note: {message}", err=True)
+        else:
+            usual(message, category, filename, *rest, **more)
+
+    warnings.showwarning = show
 
 
 def _in_our_words(error: click.ClickException, name: str) -> UsageError:

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,17 +62,33 @@ def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
                 sampler=optuna.samplers.TPESampler(seed=0, multivariate=True, constant_liar=True),
             )
         except ImportError as error:
-            raise UsageError(f"the database of {where} needs a driver: {error}") from None
+            raise UsageError(
+                f"the database of {shown(where)} needs a driver that is not installed",
+                found=str(error).splitlines()[0],
+                try_=["pip install the driver", "a file: --study tune.db"],
+            ) from None
         except Exception as error:
+            found = str(error).splitlines()[0][:200]
+            if "://" in where:
+                raise UsageError(
+                    f"cannot use the database at {shown(where)}",
+                    found=found,
+                    needs="a URL of SQLAlchemy, such as postgresql://user@host/name",
+                ) from None
             raise BadFileError(
                 f"{where} is no study, or is damaged",
-                found=str(error).splitlines()[0][:200],
+                found=found,
                 try_=["another --study", "delete the file to start over"],
             ) from None
         if "label" not in study.user_attrs:
             study.set_user_attr("label", label)
             study.set_user_attr("version", __version__)
         yield study
+
+
+def shown(where: str) -> str:
+    """A study's place as it may be printed: without the password of a URL."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", where)
 
 
 @contextlib.contextmanager

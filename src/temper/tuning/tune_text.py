@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from temper.tuning.search import Trial
+from temper.tuning.store import shown
 from temper.tuning.tune import Tuned
 from temper.tuning.tune_output import compile_options, snippet
 
@@ -43,7 +44,7 @@ def show(out: Console, tuned: Tuned, toml: Path, overrides: Path, study: str) ->
             rate = tuned.batch / point.time_ns * 1e9
             out.print(f"  {rate:>12,.0f}  {point.accuracy['pcc']:.6f}  {held}", markup=False)
     out.print(f"overrides ({overrides}): {json.dumps(dict(tuned.overrides))}", markup=False)
-    out.print(f"written: {toml}, {overrides}; trials in {study}", markup=False)
+    out.print(f"written: {toml}, {overrides}; trials in {shown(study)}", markup=False)
     out.print("")
     out.print(snippet(tuned, overrides), markup=False)
 
