@@ -6,10 +6,11 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from temper.cli import COMMANDS
+from temper.cli import COMMANDS, main
 
 
 def temper(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -112,3 +113,34 @@ def test_names_with_brackets_and_colons_are_shown_as_they_are(
     console().print("[bold]:smile:")
     shown = capsys.readouterr().out
     assert all(text in shown for text in ("[red]:warning:.py", "[b]", "[link=x]y", "[bold]:smile:"))
+
+
+NOISY = """
+import torch
+print("at import")
+class Noisy(torch.nn.Linear):
+    def forward(self, x):
+        print("in forward")
+        return super().forward(x)
+def make(batch=4):
+    print("in make")
+    return Noisy(64, 64).eval(), (torch.randn(batch, 64),)
+"""
+
+
+@pytest.mark.parametrize(
+    "args", ["passes {} --json", "memory {} --json", "fit {} --level 0 --limit 1 --json",
+             "explain {} --batch 2 --json", "weights check {} bfp_bf8 --json",
+             "weights template {}"],
+)  # fmt: skip
+def test_json_is_all_of_standard_output_however_much_a_model_prints(
+    args: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "noisy.py"
+    path.write_text(NOISY)
+    with pytest.raises(SystemExit) as stop:
+        main(args.format(f"{path}:make").split())
+    shown = capsys.readouterr()
+    assert stop.value.code == 0
+    assert json.loads(shown.out)
+    assert "in make" in shown.err

@@ -42,8 +42,8 @@ def test_a_measurement_has_both_clocks_and_counts_input_and_output_bytes(measure
 def test_a_callable_that_sleeps_is_measured_at_its_sleep() -> None:
     found = temper.bench(lambda x: time.sleep(0.005) or x, torch.zeros(2, 3), **QUICK)
     assert found.modelled is None
-    assert found.wall.median == pytest.approx(5e6, rel=1.0)
-    assert found.wall.least >= 5e6
+    # No call can be shorter than its sleep; how much longer is this host's affair.
+    assert found.wall.median >= found.wall.least >= 5e6
 
 
 def test_json_has_the_keys_of_tt_xlas_benchmarks(measured: Any) -> None:

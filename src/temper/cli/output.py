@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import json
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
 
-F = TypeVar("F", bound=Callable[..., Any])
+_STDOUT = "temper.stdout"
 # A column of words is not folded below this many characters.
 _FOLDED = 24
 
 
-def json_option(function: F) -> F:
+def json_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """``--json`` as every printing command has it; arrives as ``as_json``."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+    @functools.wraps(function)
+    def wrapped(*args: Any, as_json: bool, **rest: Any) -> Any:
+        with only_json() if as_json else contextlib.nullcontext():
+            return function(*args, as_json=as_json, **rest)
+
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(wrapped)
+
+
+@contextlib.contextmanager
+def only_json() -> Iterator[None]:
+    """Standard output for `emit_json` alone: what a user's model prints goes to standard error."""
+    meta = click.get_current_context().meta
+    meta[_STDOUT] = sys.stdout
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        del meta[_STDOUT]
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -98,7 +118,9 @@ def table(
 
 def emit_json(value: Any) -> None:
     """One JSON document on standard output."""
-    click.echo(json.dumps(value, indent=2, default=_plain))
+    context = click.get_current_context(silent=True)
+    out = context.meta.get(_STDOUT) if context is not None else None
+    click.echo(json.dumps(value, indent=2, default=_plain), file=out)
 
 
 def _plain(value: Any) -> Any:

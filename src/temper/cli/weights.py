@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from temper.cli import run_command
-from temper.cli.output import console, emit_json, json_option, table
+from temper.cli.output import console, emit_json, json_option, only_json, table
 
 if TYPE_CHECKING:
     from temper.frontend.forge_loader import NamedModel
@@ -47,11 +47,12 @@ def template(model: str, default_dtype: str, output: Path | None) -> None:
     """Print an override file with every weight of MODEL (file.py:callable, or a loader file)."""
     from temper.frontend.weight_overrides import dump_weight_names
 
-    named = _named_model(model)
-    names = dump_weight_names(named.model, output, default_dtype)
-    if output is None:
-        emit_json(names)
-    else:
+    with only_json():
+        named = _named_model(model)
+        names = dump_weight_names(named.model, output, default_dtype)
+        if output is None:
+            emit_json(names)
+    if output is not None:
         click.echo(f"wrote {output} ({len(names)} weights); "
                    f"next: temper weights explain {model} {output}")  # fmt: skip
 

@@ -37,7 +37,7 @@ def emit(lines: Iterable[str]) -> None:
 
 
 def report_lines(report: Report, columns: int, *, verbose: bool = False) -> Iterator[str]:
-    """Findings by topic; details of notes and good findings only when ``verbose``."""
+    """Findings by topic; of a note what is expected, all details of it only when ``verbose``."""
     cards = ", ".join(report.cards) or "no card"
     yield from _wrapped(
         _bold("temper doctor"), "temper doctor", f"{report.machine}: {cards}", columns
@@ -72,6 +72,8 @@ def _details(finding: Finding, verbose: bool) -> Iterator[tuple[str, str]]:
     grave = finding.level in ("warning", "problem")
     absent = finding.check == "card" and finding.level == "note"
     if not (grave or verbose or absent):
+        if finding.level == "note" and finding.expected:
+            yield "expected", finding.expected
         return
     details = [("expected", finding.expected), ("why", finding.why), ("fix", finding.fix)]
     if verbose:
