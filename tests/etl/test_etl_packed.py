@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -239,7 +240,7 @@ def test_a_full_disk_is_told_and_leaves_no_half_written_part(
             path.write_bytes(b"PAR1 and then")
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        return type(encoded)(encoded.rows, write)
+        return replace(encoded, write=write)
 
     monkeypatch.setattr(Output, "encode", full)
     with pytest.raises(UsageError, match=r"cannot write to .*: No space left on device"):

@@ -43,10 +43,11 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Encoded:
-    """One part's rows and what writes them to a path."""
+    """One part's rows and what writes them to a path, from a copy or from the batch itself."""
 
     rows: int
     write: Callable[[Path], None]
+    copied: bool
 
 
 class Output:
@@ -106,7 +107,8 @@ class Output:
     def encode(self, batch: Any) -> Encoded:
         """The batch ready to be written: packed columns are encoded now, on all cores."""
         write = self._packer.encode(batch) if self.compression == "packed" else None
-        return Encoded(batch.num_rows, write or partial(self._write_arrow, batch))
+        copied = write is not None
+        return Encoded(batch.num_rows, write or partial(self._write_arrow, batch), copied)
 
     def write_part(self, manifest: Manifest, encoded: Encoded) -> None:
         """One part file; it counts once ``commit`` has listed it."""

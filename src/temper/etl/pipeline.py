@@ -298,7 +298,10 @@ class Pipeline:
                 if pending is not None:
                     pending.result()
                 pending = pool.submit(self._save, target, manifest, part, encoded, words)
-                pending.add_done_callback(partial(_release, executor, buffers))
+                if encoded.copied:
+                    executor.release(buffers)
+                else:
+                    pending.add_done_callback(partial(_release, executor, buffers))
                 tell(_progress("rows", part, sources, started))
             if pending is not None:
                 pending.result()

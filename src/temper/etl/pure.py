@@ -120,9 +120,9 @@ class PurePlan:
                 value, reason = column.read(text)
                 values.append(value)
                 if reason and fault is None:
-                    fault = k.Malformed(lines, index, reason, text[:60])
+                    fault = k.Malformed(lines, index, reason, _shown(text.encode("latin-1")))
             if fault is None and len(fields) != len(self.columns):
-                fault = k.Malformed(lines, -1, 1, data[pos:stop].decode("latin-1")[:60])
+                fault = k.Malformed(lines, -1, 1, _shown(data[pos:stop]))
             if fault is not None:
                 reasons[fault.reason] += 1
                 bad.append(fault)
@@ -206,3 +206,8 @@ def run_task(task: k.Task) -> int:
         else:
             task.out[row] = identifier + task.base
     return unseen
+
+
+def _shown(text: bytes) -> str:
+    """The start of a malformed field, for people."""
+    return bytes(text[:60]).decode("utf-8", "replace")

@@ -72,10 +72,8 @@ void floats(const Column &col, const Array &a, BadRows &bad) {
 
 // One field of text; what is missing or malformed leaves the missing value in `bits`.
 inline Reason word(const Column &col, const char *p, size_t size, uint64_t &bits) {
-    uint64_t digits;
     uint32_t value;
-    if (size == 8 && col.kind == Kind::Hex && (std::memcpy(&digits, p, 8), hex8(digits, value)) &&
-        col.fits(value)) {
+    if (size == 8 && col.kind == Kind::Hex && hex8(p, value) && col.fits(value)) {
         bits = col.from_hex(value);
         return Good;
     }

@@ -8,6 +8,10 @@
 #include <limits>
 #include <vector>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 namespace temper_etl {
 
 enum class Kind : int { Int = 0, Float = 1, Hex = 2, Skip = 3 };
@@ -23,11 +27,22 @@ struct Step {
     std::vector<double> edges;
 };
 
+// Remainders without a division, after Lemire.
+struct Remainder {
+    uint32_t divisor = 0;
+    uint64_t reciprocal = 0;
+    uint32_t of(uint32_t v) const {
+        return uint32_t((__uint128_t(reciprocal * v) * divisor) >> 64);
+    }
+};
+
 struct Column {
     // Integers in [-64, 2^14 - 64) take the whole chain as one table lookup: in Criteo's counts
     // that is nearly every value. 64 KiB of float32 stay in a core's L2 beside the text.
     static constexpr int64_t kTableLow = -64;
     static constexpr size_t kTableSize = size_t(1) << 14;
+    // Behind the table comes the missing value: from zero's place it is this far.
+    static constexpr size_t kMissing = kTableSize + size_t(kTableLow);
 
     Kind kind = Kind::Int;
     Out out = Out::I64;
@@ -36,8 +51,7 @@ struct Column {
     uint64_t missing = 0;        // bits of the output for a missing value
     std::vector<uint64_t> table64;
     std::vector<uint32_t> table32;
-    uint32_t divisor = 0;        // > 0: the chain is one Modulus below 2^32
-    uint64_t reciprocal = 0;     // Lemire's fastmod constant of it
+    Remainder remainder;         // with a divisor: the chain is one Modulus below 2^32
 
     size_t width() const { return out == Out::I64 ? 8 : 4; }
 
@@ -126,19 +140,15 @@ struct Column {
     void finish() {
         missing = kind == Kind::Float ? one(float(fill)) : one(int64_t(fill));
         if (steps.size() == 1 && steps[0].code == Code::Modulus && steps[0].low < 4294967296.0) {
-            divisor = uint32_t(steps[0].low);
-            reciprocal = ~uint64_t(0) / divisor + 1;
+            remainder.divisor = uint32_t(steps[0].low);
+            remainder.reciprocal = ~uint64_t(0) / remainder.divisor + 1;
         }
         if (kind != Kind::Int) return;
-        for (size_t k = 0; k < kTableSize; k++) {
-            uint64_t v = one(int64_t(k) + kTableLow);
+        for (size_t k = 0; k <= kTableSize; k++) {
+            uint64_t v = k < kTableSize ? one(int64_t(k) + kTableLow) : missing;
             if (width() == 8) table64.push_back(v);
             else table32.push_back(uint32_t(v));
         }
-    }
-
-    uint32_t fastmod(uint32_t v) const {
-        return uint32_t((__uint128_t(reciprocal * v) * divisor) >> 64);
     }
 
     uint64_t from_int(int64_t v) const {
@@ -148,23 +158,45 @@ struct Column {
     }
 
     uint64_t from_hex(uint64_t v) const {
-        if (divisor && v <= 0xffffffffu) return fastmod(uint32_t(v));
+        if (remainder.divisor && v <= 0xffffffffu) return remainder.of(uint32_t(v));
         return one(int64_t(v));
     }
 };
 
 constexpr uint64_t rep(uint64_t byte) { return byte * 0x0101010101010101ull; }
 
-// Eight hexadecimal digits of either case in one 64-bit word; false when one is none.
-inline bool hex8(uint64_t c, uint32_t &value) {
-    uint64_t low = c | rep(0x20);
-    uint64_t digit = (c + rep(0x80 - 0x30)) & ~(c + rep(0x7f - 0x39));
-    uint64_t alpha = (low + rep(0x80 - 0x61)) & ~(low + rep(0x7f - 0x66));
+template <class Word> Word load(const char *p) {
+    Word word;
+    std::memcpy(&word, p, sizeof(Word));
+    return word;
+}
+
+// Eight hexadecimal digits of either case; false when one is none.
+inline bool hex8(const char *p, uint32_t &value) {
+#ifdef __x86_64__
+    const auto all = [](int byte) { return _mm_set1_epi8(char(byte)); };
+    const auto at_most = [](__m128i v, __m128i most) {
+        return _mm_cmpeq_epi8(_mm_min_epu8(v, most), v);
+    };
+    const __m128i c = _mm_loadl_epi64(reinterpret_cast<const __m128i *>(p));
+    const __m128i digit = at_most(_mm_sub_epi8(c, all('0')), all(9));
+    const __m128i alpha =
+        at_most(_mm_sub_epi8(_mm_or_si128(c, all(0x20)), all('a')), all(5));
+    if ((_mm_movemask_epi8(_mm_or_si128(digit, alpha)) & 0xff) != 0xff) return false;
+    __m128i v = _mm_add_epi8(_mm_and_si128(c, all(0x0f)), _mm_and_si128(alpha, all(9)));
+    v = _mm_or_si128(_mm_slli_epi16(v, 4), _mm_srli_epi16(v, 8));
+    v = _mm_and_si128(v, _mm_set1_epi16(0xff));
+    value = __builtin_bswap32(uint32_t(_mm_cvtsi128_si32(_mm_packus_epi16(v, v))));
+#else
+    const uint64_t c = load<uint64_t>(p), low = c | rep(0x20);
+    const uint64_t digit = (c + rep(0x80 - 0x30)) & ~(c + rep(0x7f - 0x39));
+    const uint64_t alpha = (low + rep(0x80 - 0x61)) & ~(low + rep(0x7f - 0x66));
     if (((digit | alpha) & rep(0x80)) != rep(0x80) || (c & rep(0x80))) return false;
     uint64_t v = (c & rep(0x0f)) + 9 * ((c >> 6) & rep(1));
     v = ((v << 4) | (v >> 8)) & 0x00ff00ff00ff00ffull;
     v = ((v << 8) | (v >> 16)) & 0x0000ffff0000ffffull;
     value = uint32_t((v << 16) | (v >> 32));
+#endif
     return true;
 }
 

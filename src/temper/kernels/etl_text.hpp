@@ -4,10 +4,12 @@
 
 #include <atomic>
 #include <cerrno>
+#include <condition_variable>
+#include <mutex>
 #include <string>
 #include <thread>
 
-#include "etl_chain.hpp"
+#include "etl_text_fields.hpp"
 
 namespace temper_etl {
 
@@ -56,6 +58,7 @@ public:
     // A block and its parsed rows stay in one core's L2 cache.
     static constexpr int64_t kBlock = 256 << 10;
     static constexpr int64_t kLongestRow = 16 << 20;
+    static constexpr size_t kRowsAtOnce = 64;  // of the usual text, they stay in the first cache
     static constexpr size_t kBadKept = 20;
 
     Reader(const std::vector<Column> &columns, char delimiter, Policy policy)
@@ -87,6 +90,7 @@ private:
         explicit Worker(const std::vector<Column> &columns) : local(columns.size()) {}
         std::vector<char> text;
         std::vector<std::vector<char>> local;  // this block's output columns
+        std::vector<uint32_t> starts;          // of some rows' fields, and of what follows them
         std::vector<Bad> bad;
         int64_t reasons[6];
         size_t room = 0;
@@ -101,7 +105,10 @@ private:
 
     struct Shared {
         explicit Shared(int64_t at) : row(at) {}
-        std::atomic<int64_t> taken{0}, turn{0};
+        std::atomic<int64_t> taken{0};
+        std::mutex lock;
+        std::condition_variable passed;
+        int64_t turn = 0;
         std::atomic<bool> stop{false};
         int64_t row, line = 0;  // owned by the block whose turn it is
         Batch batch;
@@ -131,7 +138,10 @@ private:
                     p = newline ? static_cast<const char *>(newline) + 1 : all;
                 }
                 edge = w.text.data() + (stop - from);
-                if (p >= edge || from + got >= text.size || more == 0) { edge = std::min(edge, all); break; }
+                if (p >= edge || from + got >= text.size || more == 0) {
+                    edge = std::min(edge, all);
+                    break;
+                }
                 if (std::memchr(edge - 1, '\n', size_t(all - (edge - 1)))) break;
                 if (want > kLongestRow) { fault = "long"; break; }
                 want *= 2;
@@ -139,14 +149,23 @@ private:
             if (fault.empty() && p < edge) {
                 const char *all = w.text.data() + got;
                 while (p < edge) {
-                    w.reserve(size_t(rows) + 1, columns_);
-                    p = row(p, all, w, rows, lines);
-                    lines++;
+                    const size_t found = find_rows(p, edge, all, w);
+                    w.reserve(size_t(rows) + kRowsAtOnce, columns_);
+                    if (found && parse_columns(found, w, rows)) {
+                        p = w.text.data() + w.starts[found * columns_.size()];
+                        rows += int64_t(found);
+                        lines += int64_t(found);
+                        continue;
+                    }
+                    for (size_t k = 0; k < std::max<size_t>(found, 1); k++, lines++)
+                        p = row(p, all, w, rows, lines);
                 }
                 last = from + (p - w.text.data());
             }
         }
-        while (s.turn.load(std::memory_order_acquire) != index) std::this_thread::yield();
+        // Sleeping, not spinning: the block before may belong to a thread without a core.
+        std::unique_lock<std::mutex> held(s.lock);
+        s.passed.wait(held, [&] { return s.turn == index; });
         int64_t at = s.row;
         bool keep = !s.stop;
         if (keep && !fault.empty()) {
@@ -167,7 +186,9 @@ private:
             s.batch.lines += lines;
             if (lines) s.batch.next = last;
         }
-        s.turn.store(index + 1, std::memory_order_release);
+        s.turn = index + 1;
+        held.unlock();
+        s.passed.notify_all();
         if (!keep) return;
         for (size_t c = 0; c < columns_.size(); c++)
             if (columns_[c].kind != Kind::Skip)
@@ -187,6 +208,46 @@ private:
             w.bad.push_back({line, column, reason, std::string(from, std::min(to, from + 60))});
     }
 
+    // Finds up to kRowsAtOnce rows that start in [p, edge) and have the columns they should;
+    // returns how many there are up to one that has not. w.starts is where their fields start.
+    size_t find_rows(const char *p, const char *edge, const char *all, Worker &w) const {
+        const size_t count = columns_.size(), most = kRowsAtOnce * count;
+        w.starts.resize(most + 1 + 64);
+        const char *text = w.text.data();
+        uint32_t *starts = w.starts.data();
+        starts[0] = uint32_t(p - text);
+        size_t found = 0, rows = 0;
+        for (; p < all && found < most; p += 64) {
+            const uint32_t behind = uint32_t(p - text) + 1;
+            uint64_t newlines = matches(p, '\n');
+            for (uint64_t any = newlines | matches(p, delimiter_); any; any &= any - 1)
+                starts[++found] = behind + uint32_t(__builtin_ctzll(any));
+            for (; newlines; newlines &= newlines - 1, rows++) {
+                const size_t next = (rows + 1) * count;
+                if (next > std::min(found, most) || text + starts[rows * count] >= edge ||
+                    starts[next] != behind + uint32_t(__builtin_ctzll(newlines)))
+                    return rows;
+            }
+        }
+        return rows;
+    }
+
+    // The rows that find_rows found, column by column; false when a field is malformed.
+    bool parse_columns(size_t found, Worker &w, int64_t rows) const {
+        for (size_t c = 0; c < columns_.size(); c++) {
+            const Column &col = columns_[c];
+            if (col.kind == Kind::Skip) continue;
+            const Fields fields{w.text.data(), w.starts.data() + c, columns_.size(), found};
+            char *out = w.local[c].data() + size_t(rows) * col.width();
+            const bool good =
+                col.width() == 4
+                    ? parse_column(col, fields, col.table32, reinterpret_cast<uint32_t *>(out))
+                    : parse_column(col, fields, col.table64, reinterpret_cast<uint64_t *>(out));
+            if (!good) return false;
+        }
+        return true;
+    }
+
     // Parses one row into w.local at `rows`; returns the start of the next row.
     const char *row(const char *p, const char *all, Worker &w, int64_t &rows, int64_t line) const {
         const char *start = p;
@@ -196,64 +257,15 @@ private:
             const Column &col = columns_[c];
             const char *field = p;
             uint64_t bits = 0;
-            bool done = false;
-            switch (col.kind) {
-                case Kind::Hex: {
-                    uint64_t word;
-                    uint32_t value;
-                    std::memcpy(&word, p, 8);
-                    if ((p[8] == delimiter_ || p[8] == '\n') && hex8(word, value) &&
-                        col.fits(value)) {
-                        bits = col.from_hex(value);
-                        p += 8;
-                        done = true;
-                    }
-                    break;
-                }
-                case Kind::Int: {
-                    const bool minus = *p == '-';
-                    const char *q = p + minus;
-                    uint64_t v = 0;
-                    unsigned digit;
-                    while ((digit = unsigned(*q) - '0') < 10 && q - p < 10) v = v * 10 + digit, q++;
-                    if ((*q == delimiter_ || *q == '\n') && q > p + minus) {
-                        int64_t value = minus ? -int64_t(v) : int64_t(v);
-                        if (col.fits(value)) {
-                            bits = col.from_int(value);
-                            p = q;
-                            done = true;
-                        }
-                    }
-                    break;
-                }
-                case Kind::Skip:
-                    p = field_end(p, all);
-                    done = true;
-                    break;
-                case Kind::Float:
-                    break;
-            }
-            if (!done) {
-                if (*p == delimiter_ || (*p == '\n' && p < all)) {
-                    bits = col.missing;
-                } else {
-                    p = field_end(p, all);
-                    Reason reason = read_field(col, field, p, bits);
-                    if (reason != Good) {
-                        if (good) note(w, line, int(c), reason, field, p);
-                        good = false;
-                        bits = col.missing;
-                    }
-                }
-            }
+            p = field_end(p, all);
             if (col.kind != Kind::Skip) {
-                char *to = w.local[c].data() + size_t(rows) * col.width();
-                if (col.width() == 4) {
-                    uint32_t narrow = uint32_t(bits);
-                    std::memcpy(to, &narrow, 4);
-                } else {
-                    std::memcpy(to, &bits, 8);
+                Reason reason = read_field(col, field, p, bits);
+                if (reason != Good) {
+                    if (good) note(w, line, int(c), reason, field, p);
+                    good = false;
+                    bits = col.missing;
                 }
+                std::memcpy(w.local[c].data() + size_t(rows) * col.width(), &bits, col.width());
             }
             const bool at_delimiter = p < all && *p == delimiter_;
             if ((c + 1 < count) != at_delimiter) {  // too few fields, or too many
