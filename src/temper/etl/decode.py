@@ -42,7 +42,11 @@ class Decoder:
         self.row = row  # the next one
         self._plans, self._plan = plans, plan
         self._footer = source.footer(plans)
-        self._groups = iter(self._footer.groups)
+        groups = self._footer.groups
+        self._groups = iter(groups or ())
+        self._rows = None if groups is None else sum(rows for rows, _ in groups)
+        paths = [column.path for column in self._footer.columns]
+        self._places = [[k for k, path in enumerate(paths) if path == p.name] for p in plans]
         self._fd = os.open(source.path, os.O_RDONLY)
         self._size = os.fstat(self._fd).st_size
         self._group: kernel.RowGroup | None = None
@@ -54,7 +58,7 @@ class Decoder:
 
     @property
     def done(self) -> bool:
-        return self.row >= self._footer.rows
+        return self._rows is not None and self.row >= self._rows
 
     def read(self, buffers: Sequence[kernel.Buffer], at: int, room: int) -> tuple[int, list[Fault]]:
         """Writes up to ``room`` rows from ``at`` on; 0 rows when the decoder gives up."""
@@ -95,8 +99,7 @@ class Decoder:
 
     def _chunk(self, rows: int, metas: Sequence[kernel.ChunkMeta], index: int) -> Chunk:
         name = self._plans[index].name
-        columns = self._footer.columns
-        places = [k for k, column in enumerate(columns) if column.path == name]
+        columns, places = self._footer.columns, self._places[index]
         if len(places) != 1 or len(metas) != len(columns):
             raise kernel.UndecodedError(f"{len(places)} columns {name!r}")
         column, meta = columns[places[0]], metas[places[0]]

@@ -15,15 +15,14 @@ WHOLE_GROUP_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class Footer:
-    """Types of the columns, and what row groups hold; no groups if only pyarrow reads them."""
+    """Types of the columns, and what row groups hold: None if only pyarrow can tell."""
 
     schema: Any  # pyarrow.Schema
     columns: tuple[Any, ...]  # pyarrow's ColumnSchema of every leaf
-    rows: int
-    groups: tuple[tuple[int, list[kernel.ChunkMeta]], ...]
+    groups: tuple[tuple[int, list[kernel.ChunkMeta]], ...] | None
 
     def chunks(self, group: int) -> dict[str, kernel.ChunkMeta]:
-        if group >= len(self.groups):
+        if not self.groups:
             return {}
         metas = self.groups[group][1]
         return {column.path: meta for column, meta in zip(self.columns, metas, strict=False)}
@@ -39,8 +38,11 @@ def read_footer(path: str) -> Footer:
         length = min(int.from_bytes(raw.read(4), "little"), size)
         raw.seek(size - length)
         groups = kernel.parquet_groups(raw.read(length))
+    rows = [count for count, _ in groups]
+    whole = len(rows) == metadata.num_row_groups and sum(rows) == metadata.num_rows
+    known = tuple(groups) if whole and min(rows, default=0) >= 0 else None
     columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
-    return Footer(schema, tuple(columns), int(metadata.num_rows), tuple(groups))
+    return Footer(schema, tuple(columns), known)
 
 
 def parquet_batches(
