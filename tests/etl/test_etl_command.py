@@ -33,6 +33,22 @@ def test_a_file_becomes_parts_and_a_report(tmp_path: Path) -> None:
     assert "3,000" in run("day.tsv", "-o", "out", "--resume", cwd=tmp_path).stdout
 
 
+@pytest.mark.parametrize("compression", ["packed", "lz4"])
+def test_no_run_waits_for_pandas(tmp_path: Path, compression: str) -> None:
+    pytest.importorskip("pandas")
+    synthetic.write_criteo_like(tmp_path / "day.tsv", 100)
+    script = (
+        "import sys; from temper import etl\n"
+        f"etl.criteo_pipeline(50).run('day.tsv', 'out', compression='{compression}')\n"
+        "etl.criteo_pipeline(50).run('day.tsv', 'arrow', format='arrow')\n"
+        "etl.criteo_pipeline(50).table('day.tsv')\n"
+        "print('pandas' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True,
+                          text=True, timeout=120, check=True)  # fmt: skip
+    assert done.stdout == "False\n"
+
+
 def test_saved_vocabularies_serve_the_next_file(tmp_path: Path) -> None:
     synthetic.write_criteo_like(tmp_path / "a.tsv", 500, seed=1)
     synthetic.write_criteo_like(tmp_path / "b.tsv", 500, seed=2)
@@ -77,6 +93,6 @@ def test_a_malformed_row_ends_with_its_place_or_is_counted(tmp_path: Path) -> No
     synthetic.write_criteo_like(tmp_path / "x.tsv", 10)
     with open(tmp_path / "x.tsv", "a", encoding="utf-8") as file:
         file.write("1\t2\n")
-    assert "row 11: wrong number of columns" in run("x.tsv", cwd=tmp_path, code=1).stderr
+    assert "row 11: wrong number of columns" in run("x.tsv", cwd=tmp_path, code=2).stderr
     done = run("x.tsv", "--on-error", "skip", cwd=tmp_path)
     assert "1 rows: wrong number of columns" in done.stdout

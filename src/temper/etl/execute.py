@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from temper.errors import BadFileError
-from temper.etl import kernel
+from temper.etl import arrow, kernel
 from temper.etl.decode import Decoder
 from temper.etl.operators import EmbeddingLookup, OneHot
 from temper.etl.plan import KIND_CODES, ColumnPlan, Step
@@ -313,7 +313,7 @@ class Executor:
         import pyarrow as pa
 
         arrays = [
-            _expand(plan, out[:rows]) if plan.expand else pa.array(out[:rows])
+            _expand(plan, out[:rows]) if plan.expand else arrow.numbers(out[:rows])
             for plan, out in zip(self.plans, buffers.out, strict=True)
         ]
         fields = [
@@ -337,7 +337,7 @@ def _expand(plan: ColumnPlan, ids: Any) -> Any:
         inside = (ids >= 0) & (ids < len(table))
         flat = table[np.where(inside, ids, 0)]
         flat[~inside] = 0
-    return pa.FixedSizeListArray.from_arrays(pa.array(flat.reshape(-1)), flat.shape[1])
+    return pa.FixedSizeListArray.from_arrays(arrow.numbers(flat.reshape(-1)), flat.shape[1])
 
 
 def _gather(indices: Any, small: Any, out: Any, wrong: Mapping[int, int]) -> list[tuple[int, int]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from temper.errors import BadFileError, UsageError
-from temper.etl import vocabulary
+from temper.etl import arrow, vocabulary
 from temper.etl.execute import Counters, Position
 from temper.etl.packed import Packer
 
@@ -128,22 +128,19 @@ class Output:
 
     def _write_arrow(self, batch: Any, path: Path) -> None:
         import pyarrow as pa
-        from pyarrow import feather, parquet
+        from pyarrow import parquet
 
         table = pa.Table.from_batches([batch])
-        packed = self.compression == "packed"
-        plain = self.compression == "none" or packed
-        if self.kind == "parquet":
+        codec = None if self.compression in ("packed", "none") else self.compression
+        if self.kind == "arrow":
+            arrow.write_file(path, table, codec)
+        else:
             # Columns of hashes and logarithms gain little from dictionaries under a compressor,
             # and nothing from statistics.
             parquet.write_table(
-                table, path, compression="none" if plain else self.compression,
-                use_dictionary=packed, write_statistics=False,
+                table, path, compression=codec or "none", write_statistics=False,
+                use_dictionary=self.compression == "packed",
             )  # fmt: skip
-        else:
-            feather.write_feather(
-                table, str(path), compression="uncompressed" if plain else self.compression
-            )
 
     def write_words(self, manifest: Manifest, words: Mapping[str, vocabulary.Words]) -> None:
         """The keys that vocabularies gained since the last part."""

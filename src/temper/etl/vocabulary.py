@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from temper.errors import BadFileError
-from temper.etl import kernel
+from temper.etl import arrow, kernel
 from temper.etl.operators import VocabGen
 
 _FORMAT = b"temper-vocabulary"
@@ -68,23 +68,20 @@ def to_table(vocabularies: Mapping[str, Words]) -> Any:
     index = np.repeat(np.arange(len(names), dtype=np.int32), sizes)
     words = list(vocabularies.values())
     empty = np.empty(0, dtype=np.int64)
-    table = pa.table(
-        {
-            "column": pa.DictionaryArray.from_arrays(pa.array(index), pa.array(names, pa.string())),
-            "key": np.concatenate([empty, *(item.keys for item in words)]),
-            "count": np.concatenate([empty, *(item.counts for item in words)]),
-        }
-    )
+    arrays = [
+        pa.DictionaryArray.from_arrays(arrow.numbers(index), arrow.strings(names)),
+        arrow.numbers(np.concatenate([empty, *(item.keys for item in words)])),
+        arrow.numbers(np.concatenate([empty, *(item.counts for item in words)])),
+    ]
+    table = pa.Table.from_arrays(arrays, names=["column", "key", "count"])
     return table.replace_schema_metadata({_FORMAT: _VERSION, b"columns": "\n".join(names).encode()})
 
 
 def save(path: str | os.PathLike[str], vocabularies: Mapping[str, Words]) -> None:
     """Writes beside, then renames."""
-    from pyarrow import feather
-
     target = Path(path)
     beside = target.with_name(target.name + ".tmp")
-    feather.write_feather(to_table(vocabularies), str(beside), compression="uncompressed")
+    arrow.write_file(beside, to_table(vocabularies), None)
     os.replace(beside, target)
 
 
