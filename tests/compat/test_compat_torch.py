@@ -269,3 +269,18 @@ def test_the_profiler_command_gives_its_command_the_stand_ins(tmp_path: Path) ->
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Unary" in (tmp_path / "ops.csv").read_text()
+
+
+def test_the_device_may_be_called_xla() -> None:
+    import torch_xla  # noqa: F401
+
+    x = torch.ones(2, 4)
+    for name in ("xla", "xla:0", torch.device("xla")):
+        assert x.to(name).device.type == "tt"
+        assert x.to(device=name, dtype=torch.bfloat16).dtype == torch.bfloat16
+    assert nn.Linear(4, 2).to("xla").weight.device.type == "tt"
+    assert x.to(torch.float64).dtype == torch.float64
+    with pytest.raises(UsageError, match="single chip"):
+        x.to("xla:1")
+    with pytest.raises(RuntimeError):
+        x.to("warp")

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from temper.frontend import device
+from temper.runtime.loaded import loaded_graphs
 
 device.ensure_registered()
 
@@ -469,3 +470,16 @@ def test_import_torch_alone_knows_the_device_and_the_op() -> None:
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert ran.stdout == "[1.0, 1.0]\n", ran.stderr
+
+
+def test_dynamo_never_compiles_the_kernels_of_the_device() -> None:
+    """Layers of torch itself are not traced by Module.compile: their ops run eagerly beside it."""
+    torch._dynamo.reset()
+    torch.compile(nn.ReLU(), backend="tt")(torch.ones(2))
+    layer, x = nn.Linear(8, 2).to("tt"), torch.randn(4, 8).to("tt")
+    layer.compile(backend="tt")
+    before = len(loaded_graphs())
+    found = layer(x)
+    found.pow(2).mean().backward()
+    assert len(loaded_graphs()) == before
+    assert layer.weight.grad is not None

@@ -1,10 +1,15 @@
-"""The device "tt" for stand-ins that hand out devices."""
+"""The device "tt" for stand-ins that hand out devices, also where scripts call it "xla"."""
 
 from __future__ import annotations
+
+import functools
+from typing import Any
 
 import torch
 
 from temper.errors import UsageError
+
+_to = torch.Tensor.to
 
 
 def tt_device(index: int | None) -> torch.device:
@@ -15,3 +20,23 @@ def tt_device(index: int | None) -> torch.device:
         raise UsageError(f"device {index} does not exist: Temper models a single chip, number 0")
     ensure_registered()
     return torch.device("tt")
+
+
+def take_xla_for_tt() -> None:
+    """``tensor.to("xla")`` and ``module.to("xla")`` go to the chip; torch knows no such device."""
+
+    @functools.wraps(_to)
+    def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return _to(self, *map(_renamed, args), **{k: _renamed(v) for k, v in kwargs.items()})
+
+    torch.Tensor.to = to  # type: ignore[method-assign,assignment]
+
+
+def give_xla_back() -> None:
+    torch.Tensor.to = _to  # type: ignore[method-assign]
+
+
+def _renamed(given: Any) -> Any:
+    if isinstance(given, (str, torch.device)) and str(given).partition(":")[0] == "xla":
+        return tt_device(int(str(given).partition(":")[2] or 0))
+    return given

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import threading
 import time
 import warnings
@@ -28,7 +29,15 @@ def tt(
     **_: Any,
 ) -> Runner:
     """Entry point of ``torch.compile(model, backend="tt", options={...})``."""
+    _keep_dynamo_out()
     return make_backend(resolve(options))(module, example_inputs)
+
+
+@functools.cache
+def _keep_dynamo_out() -> None:
+    """Kernels of the device are Python; Dynamo would compile those that run beside its graphs."""
+    for name in ("", "_fallback", "_kernels", "_observer", "_rnn", "_storage", "_ties"):
+        torch._dynamo.trace_rules.add(f"temper.frontend.device{name}")
 
 
 def make_backend(

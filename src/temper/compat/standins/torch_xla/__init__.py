@@ -10,7 +10,7 @@ import torch
 
 from temper.compat.dynamo_names import register_if_late
 from temper.compat.missing import getattr_for
-from temper.compat.torch_device import tt_device
+from temper.compat.torch_device import take_xla_for_tt, tt_device
 from temper.compat.xla_options import translate
 from temper.options import set_custom_compile_options as _set_options
 
@@ -80,4 +80,5 @@ def manual_seed(seed: int, device: Any = None) -> None:
 from . import core, debug, distributed, experimental, runtime  # noqa: E402
 
 register_if_late()
+take_xla_for_tt()
 __getattr__ = getattr_for(__name__)
