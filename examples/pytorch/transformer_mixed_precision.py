@@ -32,6 +32,9 @@ class Block(nn.Module):
         return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
 
 
+# Wide enough, and with few enough tokens, that reading the weights is what takes the time.
+WIDTH = 768
+
 CONFIGURATIONS: dict[str, dict[str, str] | None] = {
     "bfloat16": None,
     "all bfloat8_b": {"default": "bfp_bf8"},
@@ -43,11 +46,11 @@ CONFIGURATIONS: dict[str, dict[str, str] | None] = {
 
 def main() -> None:
     torch.manual_seed(0)
-    x = torch.randn(1, 128, 256)
+    x = torch.randn(1, 32, WIDTH)
     golden = None
     for name, config in CONFIGURATIONS.items():
         torch.manual_seed(1)
-        model = nn.Sequential(*(Block(256, 8) for _ in range(2))).eval()
+        model = nn.Sequential(*(Block(WIDTH, 12) for _ in range(2))).eval()
         with torch.no_grad():
             golden = model(x) if golden is None else golden
             model = model.to(torch.bfloat16)

@@ -9,7 +9,6 @@ import pytest
 from temper import options
 from temper.compat import install, missing
 from temper.compat.pybuda_run import reset
-from temper.compat.torch_device import give_xla_back
 
 
 @pytest.fixture
@@ -18,6 +17,5 @@ def stand_ins() -> Iterator[None]:
     missing.forget_notes()
     yield
     install.uninstall()
-    give_xla_back()
     options.clear_custom_compile_options()
     reset()

@@ -14,7 +14,7 @@ import pytest
 
 from temper import options
 from temper.compat import install
-from temper.compat.pybuda_run import TTDevice
+from temper.compat.pybuda_run import reset
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 # example -> chip, arguments of the script, what its output must show
@@ -43,7 +43,7 @@ def stand_ins() -> Iterator[None]:
     yield
     install.uninstall()
     options.clear_custom_compile_options()
-    TTDevice.current = None
+    reset()
     os.environ.clear()
     os.environ.update(before)
 

@@ -95,6 +95,8 @@ def uninstall() -> None:
     for name in [name for name in sys.modules if name.split(".")[0] in STAND_INS]:
         if is_stand_in(name):
             del sys.modules[name]
+    if "temper.compat.torch_device" in sys.modules:
+        sys.modules["temper.compat.torch_device"].give_xla_back()
 
 
 def is_stand_in(name: str) -> bool:
