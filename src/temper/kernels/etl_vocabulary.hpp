@@ -1,5 +1,6 @@
 // A vocabulary in order of first appearance: a direct table for small keys, else a hash table.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -56,27 +57,26 @@ private:
         uint32_t stored;  // identifier + 1; 0 is free
     };
 
+    // An address beyond the table does no harm here: nothing is read.
     template <typename In> void prefetch(const In *in, size_t k, size_t n) const {
-        if (k + 24 < n) {
-            size_t ahead = size_t(in[k + 24]);
-            if (ahead < direct_.size()) __builtin_prefetch(&direct_[ahead], 1);
-        }
+        __builtin_prefetch(direct_.data() + size_t(in[std::min(k + 24, n - 1)]), 1);
     }
 
     template <typename In, typename Use> void each(const In *in, size_t n, Use use) {
-        const size_t bound = direct_.size();
-        for (size_t k = 0; k < n; k++) {
-            uint32_t stored;
-            if (bound) {
-                prefetch(in, k, n);
-                uint32_t &cell = direct_[size_t(in[k])];
-                if (!cell) cell = append(int64_t(in[k]));
-                stored = cell;
-            } else {
-                stored = insert(int64_t(in[k]));
+        if (direct_.empty()) {
+            for (size_t k = 0; k < n; k++) {
+                uint32_t stored = insert(int64_t(in[k]));
+                if (!stored) return;
+                use(k, int32_t(stored - 1));
             }
-            if (!stored) return;
-            use(k, int32_t(stored - 1));
+            return;
+        }
+        uint32_t *cells = direct_.data();
+        for (size_t k = 0; k < n; k++) {
+            prefetch(in, k, n);
+            uint32_t &cell = cells[size_t(in[k])];
+            if (__builtin_expect(!cell, 0) && !(cell = append(int64_t(in[k])))) return;
+            use(k, int32_t(cell - 1));
         }
     }
 
