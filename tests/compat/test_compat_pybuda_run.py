@@ -253,3 +253,33 @@ def test_modules_of_operators_hold_their_parameters() -> None:
     assert layer(torch.ones(1, 8)).shape == (1, 4)
     assert conv(torch.ones(1, 2, 5, 5)).shape == (1, 3, 5, 5)
     assert [name for name, _ in layer.named_parameters()] == ["weights", "bias"]
+
+
+def test_a_hugging_face_pipeline_generates_with_one_program() -> None:
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    from pybuda.transformers.pipeline import pipeline
+
+    from temper.runtime.loaded import loaded_graphs
+
+    words = {"[PAD]": 0, "[UNK]": 1, "my": 2, "name": 3, "is": 4, "thomas": 5}
+    made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    made.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=made, pad_token="[PAD]", unk_token="[UNK]"
+    )
+    torch.manual_seed(0)
+    shape = {"n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 32, "vocab_size": 6}
+    config = transformers.GPT2Config(**shape, bos_token_id=None, eos_token_id=None)
+    model = transformers.GPT2LMHeadModel(config).eval()
+    ids = torch.tensor([[2, 3, 4]])
+    expected = model.generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=4, do_sample=False, pad_token_id=0
+    )
+    before = len(loaded_graphs())
+    generate = pipeline("text-generation", model=model, tokenizer=tokenizer, pybuda_max_length=16)
+    (found,) = generate(
+        "my name is", max_new_tokens=4, do_sample=False, pad_token_id=0, return_tensors=True
+    )
+    assert found["generated_token_ids"] == expected[0].tolist()
+    assert len(loaded_graphs()) == before + 1
