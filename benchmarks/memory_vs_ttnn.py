@@ -156,6 +156,10 @@ def cases() -> list[Case]:
         for fmt in ("bfloat16", "bfloat8_b"):
             made.append(case("sdpa", "sdpa", "Sdpa", [(q, fmt)] * 3, (q, fmt), {"causal": True},
                              causal=True))  # fmt: skip
+            for rows, columns in [(64, 256), (128, 128), (256, 64)]:
+                config = {"q_chunk_size": rows, "k_chunk_size": columns}
+                made.append(case("sdpa blocks", "sdpa", "Sdpa", [(q, fmt)] * 3, (q, fmt),
+                                 {"config": config}, blocks=[rows, columns]))  # fmt: skip
     for shape in [(256, 512), (2048, 4096), (64, 4096)]:
         made.append(case("layout", "untilize", "Untilize", [(shape,)], (shape,), {}))
     made.append(case("data movement", "transpose", "Transpose", [((1, 8, 128, 64),)],

@@ -75,7 +75,8 @@ def run(device: Any, case: dict[str, Any]) -> dict[str, Any]:
         ),
         "rms_norm": lambda: ttnn.rms_norm(xs[0], weight=xs[1], **kwargs),
         "sdpa": lambda: ttnn.transformer.scaled_dot_product_attention(
-            *xs, is_causal=case.get("causal", False), **kwargs
+            *xs, is_causal=case.get("causal", False), program_config=attention(device, case),
+            **kwargs,
         ),
         "embedding": lambda: ttnn.embedding(xs[0], xs[1], layout=ttnn.TILE_LAYOUT, **kwargs),
         "transpose": lambda: ttnn.transpose(xs[0], -1, -2, **kwargs),
@@ -118,6 +119,16 @@ def run(device: Any, case: dict[str, Any]) -> dict[str, Any]:
     finally:
         captured = graph.end_graph_capture()
     return figures(captured, case.get("verbose", False))
+
+
+def attention(device: Any, case: dict[str, Any]) -> Any:
+    if "blocks" not in case:
+        return None
+    rows, columns = case["blocks"]
+    return ttnn.SDPAProgramConfig(
+        compute_with_storage_grid_size=device.compute_with_storage_grid_size(),
+        q_chunk_size=rows, k_chunk_size=columns, exp_approx_mode=False,
+    )  # fmt: skip
 
 
 def conv2d(device: Any, x: Any, case: dict[str, Any]) -> Any:

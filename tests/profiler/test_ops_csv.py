@@ -157,3 +157,18 @@ def test_any_name_gives_one_whole_row(tmp_path: Path, name: str) -> None:
     assert {len(row) for row in csv.reader(text.splitlines())} == {
         len(text.splitlines()[0].split(","))
     }
+
+
+def test_attention_says_its_blocks_as_tt_metal_does() -> None:
+    from temper.chips import get
+    from temper.profiler.describe import attributes
+    from temper.profiler.opinfo import OpInfo
+    from temper.program import Op, TensorSpec
+
+    config = {"name": "SDPA", "grid": [8, 8], "q_chunk_size": 128, "k_chunk_size": 256}
+    q = TensorSpec((1, 8, 512, 64))
+    text = attributes(OpInfo(Op("Sdpa", ("q",) * 3, ("y",), {"config": config}), (q,) * 3, (q,),
+                             get("n150")))  # fmt: skip
+    assert "SDPAProgramConfig(compute_with_storage_grid_size=(x=8;y=8);" in text
+    assert "q_chunk_size=128;k_chunk_size=256)" in text
+    assert "'config'" not in text

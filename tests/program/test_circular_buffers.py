@@ -85,6 +85,28 @@ def test_attention_and_heads():
     assert bytes_of("ConcatHeads", [(4, 12, 128, 64)], (4, 128, 768)) == 98_304
 
 
+# q, keys, causal, mask, query block, key block -> buffers of ttnn 0.81.1 on n150
+BLOCKS = [
+    ((1, 8, 512, 64), 512, False, False, 128, 128, 210_944),
+    ((1, 8, 512, 64), 512, False, False, 96, 96, 159_744),
+    ((1, 8, 512, 64), 512, True, False, 64, 64, 120_832),
+    ((1, 8, 512, 128), 512, True, False, 256, 128, 583_680),
+    ((8, 16, 384, 64), 384, False, False, 384, 384, 833_536),
+    ((8, 16, 384, 64), 384, False, False, 256, 128, 368_640),
+    ((8, 16, 384, 64), 384, False, True, 128, 256, 456_704),
+    ((1, 8, 300, 64), 300, False, False, 128, 128, 215_040),
+    ((1, 8, 128, 64), 1024, False, False, 256, 256, 466_944),
+]
+
+
+@pytest.mark.parametrize(("q", "keys", "causal", "masked", "high", "wide", "expected"), BLOCKS)
+def test_attention_in_blocks(q, keys, causal, masked, high, wide, expected):
+    k = (*q[:2], keys, q[3])
+    shapes = [q, k, k, *([(q[0], 1, q[2], keys)] if masked else [])]
+    config = {"q_chunk_size": high, "k_chunk_size": wide}
+    assert bytes_of("Sdpa", shapes, q, causal=causal, config=config) == expected
+
+
 # batch, h, channels, out, kernel, stride, padding -> buffers, halo bytes, scheme
 CONVS = [
     (1, 56, 64, 64, 3, 1, 1, 57_408, 8_800, "block"),

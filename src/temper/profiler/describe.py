@@ -118,7 +118,7 @@ def _program_config(config: Mapping[str, Any]) -> str:
         parts.append(f"compute_with_storage_grid_size=(x={grid[0]};y={grid[1]})")
     names = (
         "in0_block_w", "out_subblock_h", "out_subblock_w", "out_block_h", "out_block_w",
-        "per_core_M", "per_core_N",
+        "per_core_M", "per_core_N", "q_chunk_size", "k_chunk_size",
     )  # fmt: skip
     for key in names:
         if key.lower() in config:
@@ -189,6 +189,9 @@ def _unary(info: OpInfo) -> dict[str, Any]:
 def _plain(info: OpInfo) -> dict[str, Any]:
     compute = {"fidelity", "fp32_acc", "packer_l1_acc", "approx"}
     pairs = {k: v for k, v in info.op.attrs.items() if k not in compute}
+    config = pairs.pop("config", None)
+    if config:
+        pairs["program_config"] = _program_config(config)
     if info.fidelity:
         pairs["compute_kernel_config"] = _compute_config(info)
     return pairs

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from math import ceil, sqrt
 
 from temper.chips import Chip
+from temper.program.attention_config import buffer_bytes
 from temper.program.circular_buffers_compute import (
     conv,
     layer_norm,
     matmul,
     reduce,
-    sdpa,
     softmax,
 )
 from temper.program.op import Op
@@ -185,7 +185,7 @@ _RULES: dict[str, Rule] = {
     "Reduce": reduce,
     "Softmax": softmax,
     "LayerNorm": layer_norm,
-    "Sdpa": sdpa,
+    "Sdpa": buffer_bytes,
     "Concat": _concat,
     "Slice": _through,
     "Pad": _pad,

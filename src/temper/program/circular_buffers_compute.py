@@ -162,12 +162,3 @@ def reduce(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     tile = TILE_BYTES[inputs[0].format]
     scaler = 4096 if inputs[0].format == "float32" else 2048
     return depth * tile + scaler + 2 * TILE_BYTES[outputs[0].format]
-
-
-def sdpa(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    """One tile row of q, k and v, double-buffered, the running output and the statistics."""
-    q, k, v = inputs[:3]
-    depth = ceil_div(q.matrix[2], TILE)
-    tiles = [TILE_BYTES[spec.format] for spec in (q, k, v, outputs[0])]
-    mask = 2 * 2048 if len(inputs) > 3 or op.attr("causal") else 0
-    return 2 * depth * sum(tiles) + 2 * depth * 2048 + mask + 9 * 2048

@@ -9,10 +9,11 @@ norms on block and width shards, windows on all three schemes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from temper.chips import Chip
+from temper.program.attention_config import configs as attention_configs
 from temper.program.circular_buffers_compute import matmul_shape
 from temper.program.conv_config import ConvConfig, even_split
 from temper.program.matmul_config import MULTI_CORE, REUSE_1D, MatmulConfig
@@ -53,8 +54,13 @@ def accepts(need: Need, memory: Memory) -> bool:
     return memory == need
 
 
-def modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, *, sram: bool) -> list[Mode]:
-    """All ways to run the op with its operands where they are now."""
+def modes(
+    op: Op, inputs: Specs, outputs: Specs, chip: Chip, *, sram: bool, level: int = 2
+) -> list[Mode]:
+    """All ways to run the op with its operands where they are now.
+
+    Level 0 leaves the block sizes of attention to ttnn.
+    """
     if any(spec.memory.buffer == "host" for spec in outputs) or op.kind == "Host":
         kept = tuple(s.memory if s.memory.buffer == "host" else DRAM for s in outputs)
         return [Mode("host", (_DRAM_ONLY,) * len(inputs), kept)]
@@ -65,6 +71,11 @@ def modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, *, sram: bool) -> l
     if op.kind == "Matmul":
         return _matmul_modes(op, inputs, outputs, chip, sram)
     found = _interleaved(op, inputs, outputs, sram)
+    if op.kind == "Sdpa" and level and not op.attr("config"):
+        return _attention_modes(op, inputs, outputs, chip, found)
+    if op.kind == "Embeddings" and sram and inputs[1].format == "bfloat16":
+        # A small table that is read often is worth a copy; ttnn looks up in bfloat16 only.
+        found += [replace(m, name=f"table in sram, {m.name}", inputs=(_ANY, SRAM)) for m in found]
     if sram and all(s.layout == "tile" for s in (*inputs, *outputs)):
         if op.kind in _ELEMENTWISE or _view(op, inputs, outputs):
             found += _elementwise_modes(inputs, outputs, chip)
@@ -123,6 +134,18 @@ def _elementwise_modes(inputs: Specs, outputs: Specs, chip: Chip) -> list[Mode]:
         need: tuple[Need, ...] = tuple(memory if equal else "interleaved" for equal in same)
         found.append(Mode(memory.sharding, need, (memory,)))
     return found
+
+
+def _attention_modes(
+    op: Op, inputs: Specs, outputs: Specs, chip: Chip, places: list[Mode]
+) -> list[Mode]:
+    """Every block size that fits in SRAM, for every place of the result."""
+    found = [
+        replace(place, attrs={"config": config})
+        for config in attention_configs(op, inputs, outputs, chip)
+        for place in places
+    ]
+    return found or places
 
 
 def _norm_modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> list[Mode]:

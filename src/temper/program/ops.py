@@ -181,12 +181,14 @@ _TABLE = [
         ("x", "mean", "var", "weight?", "bias?"),
         {"eps": 1e-5, "operands": ["x", "mean", "var"], **_COMPUTE},
     ),  # x (N, C, H, W)
+    # config: None for blocks of one tile, or ttnn's SDPAProgramConfig as a mapping: "name", grid
+    # [x, y], q_chunk_size, k_chunk_size. Blocks change the time, not the values.
     OpKind(
         "Sdpa",
         "sdpa",
         "SDPAOperation",
         ("q", "k", "v", "mask?"),
-        {"scale": None, "causal": False, **_COMPUTE},
+        {"scale": None, "causal": False, "config": None, **_COMPUTE},
         matrix=True,
     ),
     OpKind(

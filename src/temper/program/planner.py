@@ -138,7 +138,9 @@ class Planner:
     ) -> list[Mode]:
         key = (self._keys[index], tuple(inputs), tuple(outputs))
         if key not in self._modes:
-            self._modes[key] = modes(op, inputs, outputs, self.chip, sram=self.sram)
+            self._modes[key] = modes(
+                op, inputs, outputs, self.chip, sram=self.sram, level=self.level
+            )
         return self._modes[key]
 
     def _must_be_dram(self, name: str) -> bool:

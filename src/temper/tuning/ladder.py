@@ -198,6 +198,8 @@ def _did(
         hits.pop(skip, None)
     if settings.get("optimization_level", 0) >= 1 and before is not None and ops != before.ops:
         parts += [f"{name} {count}" for name, count in list(hits.items())[:4]]
+    if not settings.get("enable_trace"):
+        parts += _attention_blocks(compiled)
     placed = [s.memory for p in compiled.programs for s in p.values.values()]
     if settings.get("optimization_level") == 2 and before is not None:
         parts.append(f"{sum(m.buffer == 'sram' for m in placed)} of {len(placed)} values in SRAM")
@@ -207,6 +209,14 @@ def _did(
     if settings.get("enable_trace") and before is not None and ops == before.ops and not changed:
         parts.append("one replay instead of a dispatch an op")
     return ", ".join(parts)
+
+
+def _attention_blocks(compiled: CompiledPrograms) -> list[str]:
+    """The block sizes that attention was given, if any."""
+    configs = [op.attrs.get("config") for p in compiled.programs for op in p.ops
+               if op.kind == "Sdpa"]  # fmt: skip
+    sizes = dict.fromkeys((c["q_chunk_size"], c["k_chunk_size"]) for c in configs if c)
+    return [f"attention in blocks of {rows} x {columns}" for rows, columns in sizes]
 
 
 def _obstacle(compiled: CompiledPrograms, costs: list[ProgramCost]) -> str:
