@@ -16,6 +16,7 @@ from temper.errors import OutOfMemoryError
 from temper.program import DRAM, HOST, Op, Program, TensorSpec
 from temper.program.placement import place, place_with_report
 from temper.program.simulate import walk
+from temper.program.text import to_text
 
 PROGRAMS = {
     "mlp": mlp(),
@@ -129,6 +130,45 @@ def test_matmuls_carry_their_config():
     for level in (0, 1, 2):
         placed = place(mlp(), get("n150"), level)
         assert all(op.attrs["config"]["cores"] for op in placed.ops if op.kind == "Matmul")
+
+
+def test_attention_gets_blocks_from_level_1_on_and_ttnns_own_at_level_0():
+    program = transformer(1, 8, 384, 1024, 16)
+    for level in (1, 2):
+        placed = place(program, get("n150"), level)
+        config = next(op for op in placed.ops if op.kind == "Sdpa").attrs["config"]
+        assert config["name"] == "SDPA"
+        assert config["k_chunk_size"] > 32
+        assert 384 % config["q_chunk_size"] == 384 % config["k_chunk_size"] == 0
+        check_capacity(placed, "n150")
+        assert "config={name=SDPA, grid=[8, 8], q_chunk_size=" in to_text(placed)
+    sdpa = next(op for op in place(program, get("n150"), 0).ops if op.kind == "Sdpa")
+    assert sdpa.attr("config") is None
+
+
+def test_attention_blocks_shrink_until_they_fit():
+    d = Draft("p150")
+    q, k, v, mask = (d.input(1, 4, 4096, 256) for _ in range(4))
+    d.values[mask] = TensorSpec((1, 1, 4096, 4096))
+    d.op("Sdpa", [q, k, v, mask], 1, 4, 4096, 256)
+    placed = place(d.program(), get("p150"), 2)
+    check_capacity(placed, "p150")
+    assert placed.ops[-1].attrs["config"]["k_chunk_size"] < 512
+
+
+def test_a_small_table_read_often_is_copied_to_sram_and_a_large_one_is_not():
+    def looked_up(rows: int, fmt: str = "bfloat16") -> list[str]:
+        d = Draft()
+        ids = d.input(64, 128, fmt="uint32", layout="row_major")
+        table = d.weight(rows, 256, fmt=fmt)
+        d.values[table] = TensorSpec((rows, 256), fmt, "row_major")
+        d.unary(d.op("Embeddings", [ids, table], 64, 128, 256, fmt=fmt))
+        return [op.kind for op in place(d.program(), get("n150"), 2).ops]
+
+    assert looked_up(500)[:2] == ["Copy", "Embeddings"]
+    assert "Copy" not in looked_up(60_000)
+    # ttnn refuses tables of other formats than bfloat16.
+    assert "Copy" not in looked_up(500, "float32")
 
 
 def fan(widths: list[int]) -> Program:
@@ -290,6 +330,32 @@ def test_an_image_too_large_for_sram_is_cut_along_its_height():
     assert all(end - start == 2 for (_, end), (start, _) in pairwise(rows))
     joined = next(op for op in placed.ops if op.kind == "Concat")
     assert sum(placed.spec(name).shape[2] for name in joined.inputs) == size * size
+
+
+@pytest.mark.parametrize(("kernel", "stride", "padding", "extra"),
+                         [(2, 2, 0, 0), (4, 2, 1, 0), (3, 2, 1, 1), (3, 3, 0, 0)])  # fmt: skip
+def test_a_transposed_convolution_too_large_for_sram_is_cut_along_its_height(
+    kernel, stride, padding, extra
+):
+    d = Draft()
+    size = 400
+    out = (size - 1) * stride - 2 * padding + kernel + extra
+    x = d.input(1, 1, size * size, 64)
+    made = d.op(
+        "ConvTranspose2d", [x, d.weight(1, 1, kernel * kernel * 64, 32)], 1, 1, out * out, 32,
+        in_h=size, in_w=size, kernel=[kernel] * 2, stride=[stride] * 2, padding=[padding] * 4,
+        output_padding=[extra] * 2, in_channels=64, out_channels=32, prepared=True,
+    )  # fmt: skip
+    placed = place(d.program(), get("n150"), 1)
+    check_capacity(placed, "n150")
+    strips = [op for op in placed.ops if op.kind == "ConvTranspose2d"]
+    assert len(strips) > 1
+    assert strips[0].attr("padding")[0] == padding
+    last = strips[-1]
+    assert last.attr("padding")[1] - last.attr("output_padding")[0] == padding - extra
+    joined = next(op for op in placed.ops if op.kind == "Concat")
+    rows = sum(placed.spec(name).shape[2] for name in joined.inputs)
+    assert rows == out * out == placed.spec(made).shape[2]
 
 
 def test_strides_keep_every_output_row():

@@ -34,6 +34,7 @@ class Window:
     out_channels: int
     groups: int = 1
     pool: bool = False
+    spread: tuple[int, int] = (1, 1)  # steps between rows and columns that are not zeros
 
     @property
     def out_h(self) -> int:
@@ -51,7 +52,9 @@ class Window:
 
     @property
     def in_rows(self) -> int:
-        return self.batch * self.in_h * self.in_w
+        """Positions of the input as it is given, before zeros are spread between them."""
+        down, across = self.spread
+        return self.batch * ceil_div(self.in_h, down) * ceil_div(self.in_w, across)
 
     @property
     def is_matmul(self) -> bool:
@@ -110,6 +113,7 @@ def window_of(op: Op) -> Window:
     stride = (op.attr("stride")[0], op.attr("stride")[1])
     dilation = (op.attr("dilation")[0], op.attr("dilation")[1])
     top, bottom, left, right = op.attr("padding")
+    spread = (1, 1)
     if op.kind == "ConvTranspose2d":
         extra_h, extra_w = op.attr("output_padding")
         reach_h, reach_w = dilation[0] * (kernel[0] - 1), dilation[1] * (kernel[1] - 1)
@@ -117,12 +121,13 @@ def window_of(op: Op) -> Window:
         in_w = (in_w - 1) * stride[1] + 1
         top, bottom = reach_h - top, reach_h - bottom + extra_h
         left, right = reach_w - left, reach_w - right + extra_w
-        stride = (1, 1)
+        stride, spread = (1, 1), stride
     pool = op.kind == "Pool2d"
     channels = op.attr("channels") if pool else op.attr("in_channels")
     return Window(
         batch, in_h, in_w, kernel, stride, (top, bottom, left, right), dilation, channels,
         channels if pool else op.attr("out_channels"), 1 if pool else op.attr("groups"), pool,
+        spread,
     )  # fmt: skip
 
 

@@ -7,14 +7,17 @@ image that alone is too large is cut along its height, with the rows that window
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from temper.chips import Chip
 from temper.program.conv_config import window_of
 from temper.program.op import Op
 from temper.program.program import Program
-from temper.program.tensor import TensorSpec, ceil_div
+from temper.program.tensor import TensorSpec, ceil_div, round_up
 from temper.program.window_modes import window_configs
 
 _KINDS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
+_Part = tuple[int, int, dict[str, object]]  # first input row, end, changed attributes
 
 
 def slice_windows(program: Program, chip: Chip) -> Program:
@@ -38,15 +41,26 @@ def _fit(op: Op, values: dict[str, TensorSpec], chip: Chip) -> list[Op]:
         if size == 1 or _fits(op, values, chip, {"batch": size}):
             cut = _cut(op, values, [_images(op, values, i * size, size) for i in range(parts)])
             return [piece for part in cut for piece in _fit_part(part, values, chip)]
-    if op.kind == "ConvTranspose2d" or (op.kind == "Pool2d" and op.attr("ceil_mode")):
+    if op.kind == "Pool2d" and op.attr("ceil_mode"):
         return [op]
     height = window_of(op).out_h
     for parts in range(2, height + 1):
-        rows = ceil_div(height, parts)
-        strips = [_strip(op, start, min(start + rows, height)) for start in range(0, height, rows)]
+        strips = _strips(op, height, ceil_div(height, parts))
         if all(_fits(op, values, chip, attrs) for _, _, attrs in strips):
             return _cut(op, values, strips)
     return [op]
+
+
+def _strips(op: Op, height: int, rows: int) -> list[_Part]:
+    """The image cut into strips of so many output rows; transposed ones begin at an input row."""
+    if op.kind != "ConvTranspose2d":
+        return [_strip(op, start, min(start + rows, height)) for start in range(0, height, rows)]
+    step, top = op.attr("stride")[0], op.attr("padding")[0]
+    rows = round_up(rows, step)
+    # Rows below the last input row's reach are the last strip's.
+    end = min(height, op.attr("in_h") * step - top)
+    cuts = range(rows - top % step, end, rows)
+    return [_spread(op, start, end) for start, end in pairwise([0, *cuts, height])]
 
 
 def _fit_part(op: Op, values: dict[str, TensorSpec], chip: Chip) -> list[Op]:
@@ -75,9 +89,6 @@ def _rows(spec: TensorSpec, rows: int) -> TensorSpec:
     return TensorSpec((1, 1, rows, spec.shape[-1]), spec.format, spec.layout, spec.memory)
 
 
-_Part = tuple[int, int, dict[str, object]]  # first input row, end, changed attributes
-
-
 def _images(op: Op, values: dict[str, TensorSpec], first: int, size: int) -> _Part:
     rows = op.attr("in_h") * op.attr("in_w")
     return first * rows, (first + size) * rows, {"batch": size}
@@ -95,6 +106,23 @@ def _strip(op: Op, start: int, end: int) -> _Part:
         "padding": [kept[0] - first, last - kept[1], left, right],
     }
     return kept[0] * width, kept[1] * width, attrs
+
+
+def _spread(op: Op, start: int, end: int) -> _Part:
+    """As ``_strip`` for a transposed convolution, whose padding takes rows of the result away."""
+    top, _, left, right = op.attr("padding")
+    step, reach = op.attr("stride")[0], op.attr("dilation")[0] * (op.attr("kernel")[0] - 1)
+    height, width = op.attr("in_h"), op.attr("in_w")
+    first = max(0, ceil_div(start + top - reach, step))
+    last = min(height, (end - 1 + top) // step + 1)
+    above = start + top - first * step
+    below = (last - first - 1) * step + reach + 1 - above - (end - start)
+    attrs: dict[str, object] = {
+        "in_h": last - first,
+        "padding": [above, max(0, below), left, right],
+        "output_padding": [max(0, -below), op.attr("output_padding")[1]],
+    }
+    return first * width, last * width, attrs
 
 
 def _cut(op: Op, values: dict[str, TensorSpec], parts: list[_Part]) -> list[Op]:

@@ -34,9 +34,20 @@ def window_configs(
         return found[:1]  # ttnn takes its first choice; another stands in when it does not fit
     kept = _adopted(op, window, inputs, out, chip)
     unique: dict[tuple[object, ...], ConvConfig] = {}
-    for config in [kept, *found] if kept else found:
-        unique.setdefault((config.in_memory, config.out_memory), config)
+    wide = [kept, *found] if kept else found
+    for config in [*wide, *(_narrow(op, window, inputs, out, chip, c) for c in wide)]:
+        unique.setdefault((config.in_memory, config.out_memory, config.act_block_h), config)
     return list(unique.values())
+
+
+def _narrow(
+    op: Op, window: Window, inputs: Specs, out: TensorSpec, chip: Chip, config: ConvConfig
+) -> ConvConfig:
+    """The same with the smallest activation block, for when other tensors need the room."""
+    if window.pool or op.kind != "Conv2d" or config.act_block_h == 1:
+        return config
+    split = _split_of(inputs[0]) if config.in_memory == inputs[0].memory else None
+    return _choose(op, window, inputs, out, chip, config.sharding, TILE, split)
 
 
 def own_peak_bytes(config: ConvConfig, x: TensorSpec, out: TensorSpec, *, pool: bool) -> int:
@@ -81,14 +92,20 @@ def _adopted(
     memory = inputs[0].memory
     if not memory.sharded or memory.shard is None:
         return None
-    rows, columns = inputs[0].physical_2d
-    split = (ceil_div(rows, memory.shard[0]), ceil_div(columns, memory.shard[1]))
+    split = _split_of(inputs[0])
     if memory.sharding == "block" and split[1] > chip.grid[0]:
         return None
     config = _choose(op, window, inputs, out, chip, memory.sharding, 0, split)
     budget = chip.sram_usable_bytes * WINDOW_SHARE
     fits = own_peak_bytes(config, inputs[0], out, pool=window.pool) <= budget
     return config if fits and config.in_memory == memory else None
+
+
+def _split_of(spec: TensorSpec) -> tuple[int, int]:
+    """Shards of a tensor along its rows and along its columns."""
+    rows, columns = spec.physical_2d
+    assert spec.memory.shard is not None
+    return ceil_div(rows, spec.memory.shard[0]), ceil_div(columns, spec.memory.shard[1])
 
 
 def _choose(
