@@ -104,6 +104,30 @@ def segformer() -> Made:
     return transformers.SegformerModel(config), image(64)
 
 
+def efficientnet() -> Made:
+    config = transformers.EfficientNetConfig(
+        width_coefficient=0.25, depth_coefficient=0.25, hidden_dim=320, image_size=64
+    )
+    return transformers.EfficientNetModel(config), image(64)
+
+
+def swin(version: str) -> Made:
+    config = getattr(transformers, f"{version}Config")(
+        image_size=64, embed_dim=16, depths=[2, 2], num_heads=[1, 2], window_size=8
+    )
+    return getattr(transformers, f"{version}Model")(config), image(64)
+
+
+def falcon() -> Made:
+    """One key head for all query heads, in one projection."""
+    config = transformers.FalconConfig(
+        **{k: v for k, v in SMALL.items() if k != "intermediate_size"}, multi_query=True,
+        parallel_attn=True, bias=False, new_decoder_architecture=False, use_cache=False,
+        **NO_TOKENS,
+    )  # fmt: skip
+    return transformers.FalconModel(config), ids()
+
+
 class UNet(nn.Module):
     """Down, up by a transposed convolution, and a skip connection."""
 
@@ -161,7 +185,8 @@ MODELS: dict[str, Callable[[], Made]] = {
     "gemma": lambda: causal("Gemma", head_dim=16),
     "mixtral": lambda: causal("Mixtral", num_local_experts=4, num_experts_per_tok=2),
     "vit": vit, "convnext": convnext, "resnet": resnet, "wav2vec2": wav2vec2, "t5": t5,
-    "segformer": segformer,
+    "segformer": segformer, "efficientnet": efficientnet, "falcon": falcon,
+    "swin": lambda: swin("Swin"), "swinv2": lambda: swin("Swinv2"),
     "unet": lambda: (UNet(), image(16)),
     "recommender": lambda: (Recommender(), {"dense": torch.rand(7, 13),
                                             "categories": torch.randint(0, 100, (7, 4))}),

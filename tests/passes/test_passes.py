@@ -298,6 +298,70 @@ def test_inverse_permutes_cancel() -> None:
     assert kinds(build(Function(there_and_back), X))["Transpose"] == 0
 
 
+def test_tokens_made_an_image_and_back_are_not_moved() -> None:
+    class Mixer(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(3)
+            self.conv = nn.Conv2d(64, 64, 3, padding=1, groups=64)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            image = x.transpose(1, 2).view(x.shape[0], 64, 5, 8)
+            return self.conv(image).flatten(2).transpose(1, 2)
+
+    built = build(Mixer(), X)
+    assert {"Permute", "Transpose"}.isdisjoint(kinds(built))
+    agrees(built, Mixer(), X)
+
+
+def test_a_movement_that_changes_the_order_stays() -> None:
+    def turned(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.transpose(1, 2).reshape(4, 40, 64) + 1
+
+    built = build(Function(turned), X)
+    assert kinds(built)["Transpose"] + kinds(built)["Permute"] == 1
+    agrees(built, Function(turned), X)
+
+
+def test_indexing_with_constant_neighbours_is_a_slice() -> None:
+    def last_rows(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return x[:, [-2, -1]] + x[:, [3]]
+
+    built = build(Function(last_rows), X)
+    assert kinds(built)["Host"] == 0
+    assert kinds(built)["Slice"] == 2
+    agrees(built, Function(last_rows), X)
+
+
+def test_indexing_in_another_order_is_no_slice() -> None:
+    def mixed(self: Any, x: torch.Tensor) -> torch.Tensor:
+        return x[:, [5, 2, 3]] + 1
+
+    assert kinds(build(Function(mixed), X))["Slice"] == 0
+
+
+def test_one_projection_for_all_queries_and_one_key_is_split_into_heads_at_once() -> None:
+    class Attention(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(3)
+            self.project = nn.Linear(64, (4 + 2) * 16)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            heads = self.project(x).view(x.shape[0], x.shape[1], 6, 16)
+            q, k, v = (
+                t.transpose(1, 2) for t in (heads[:, :, :4], heads[:, :, [4]], heads[:, :, 5:])
+            )
+            y = F.scaled_dot_product_attention(q, k, v)
+            return y.permute(0, 2, 1, 3).reshape(x.shape)
+
+    built = build(Attention(), X)
+    found = kinds(built)
+    assert (found["CreateQkvHeads"], found["Sdpa"], found["ConcatHeads"]) == (1, 1, 1)
+    assert found["Repeat"] == found["Transpose"] == found["Host"] == 0
+    agrees(built, Attention(), X)
+
+
 def test_a_report_says_which_formats_took_effect_and_why_others_did_not() -> None:
     class Both(nn.Module):
         def __init__(self) -> None:

@@ -36,7 +36,7 @@ def fold_constants(captured: Captured, options: Options) -> int:
         if node.op != "call_function":
             continue
         if node not in known:
-            hits += _bake_numbers(node, known)
+            hits += _bake_numbers(node, known) + _bake_run(node, known)
         elif isinstance(known[node], torch.Tensor) and any(u not in known for u in node.users):
             _replace(captured, node, known[node])
             hits += 1
@@ -89,6 +89,27 @@ def _bake_numbers(node: Node, known: dict[Node, Any]) -> int:
                 node.args = (node.args[1], node.args[0], *node.args[2:])
             hits += 1
     return hits
+
+
+def _bake_run(node: Node, known: dict[Node, Any]) -> int:
+    """Indexing one dimension with constant neighbours, as in x[:, [-1]], is a slice."""
+    if node.target is not torch.ops.aten.index.Tensor:
+        return 0
+    source, indices = node.args
+    given = [(dim, known.get(index)) for dim, index in enumerate(indices) if index is not None]
+    shape = source.meta["val"].shape
+    if len(given) != 1:
+        return 0
+    dim, index = given[0]
+    if not isinstance(index, torch.Tensor) or index.dim() != 1 or index.dtype is torch.bool:
+        return 0
+    size = int(shape[dim])
+    rows = [int(row) % size for row in index]
+    if not rows or rows != list(range(rows[0], rows[0] + len(rows))):
+        return 0
+    node.target = torch.ops.aten.slice.Tensor
+    node.args = (source, dim, rows[0], rows[0] + len(rows))
+    return 1
 
 
 def _replace(captured: Captured, node: Node, value: torch.Tensor) -> None:

@@ -19,6 +19,7 @@ aten = torch.ops.aten
 _MATMULS = (aten.matmul.default, aten.bmm.default)
 _SOFTMAX = (aten.softmax.int, aten._softmax.default)
 _VIEWS = (aten.view.default, aten.reshape.default, aten._unsafe_view.default)
+_TURNS = (aten.transpose.int, aten.permute.default)
 _SCORES = call(_MATMULS, Var("q"), Var("kt"))
 _SCALED = Either((
     call(aten.mul.Tensor, _SCORES, Num(name="mul")),
@@ -106,24 +107,34 @@ def _fuse_concat(graph: fx.Graph) -> int:
     """transpose(1, 2) and reshape of (B, heads, S, d) to (B, S, heads * d)."""
 
     def build(graph: fx.Graph, node: Node, found: Match) -> Node | None:
-        x, turned = found["x"], found["t"]
-        if x.meta["val"].dim() != 4 or sorted(d % 4 for d in turned.args[1:3]) != [1, 2]:
+        x = found["x"]
+        if x.meta["val"].dim() != 4 or not _swaps_heads(found["t"]):
             return None
         batch, heads, rows, width = x.meta["val"].shape
         if tuple(node.meta["val"].shape) != (batch, rows, heads * width):
             return None
         return graph.call_function(concat_heads, (x,))
 
-    return rewrite(graph, call(_VIEWS, call(aten.transpose.int, Var("x"), name="t")), build)
+    return rewrite(graph, call(_VIEWS, call(_TURNS, Var("x"), name="t")), build)
+
+
+def _swaps_heads(turned: Node) -> bool:
+    """Whether a transpose or permute exchanges the two middle ones of four dimensions."""
+    if turned.target is aten.permute.default:
+        return [int(d) % 4 for d in turned.args[1]] == [0, 2, 1, 3]
+    return sorted(d % 4 for d in turned.args[1:3]) == [1, 2]
 
 
 def _fuse_split(graph: fx.Graph) -> int:
-    """split of one projection, view and transpose of each third."""
+    """One projection cut into three parts, each as (B, heads, S, d)."""
     hits = 0
     for node in list(graph.nodes):
-        if node.target not in (aten.split_with_sizes.default, aten.split.Tensor):
+        if node.target in (aten.split_with_sizes.default, aten.split.Tensor):
+            thirds = _head_views(node)
+        elif node.target in _VIEWS:
+            thirds = _head_slices(node)
+        else:
             continue
-        thirds = _head_views(node)
         if thirds is None:
             continue
         heads = [t.meta["val"].shape[1] for t in thirds]
@@ -157,16 +168,38 @@ def _head_views(split: Node) -> list[Node] | None:
         if view.target not in _VIEWS or view.meta["val"].dim() != 4 or len(view.users) != 1:
             return None
         turned = next(iter(view.users))
-        if turned.target not in (aten.transpose.int, aten.permute.default):
+        if turned.target not in _TURNS or not _swaps_heads(turned):
             return None
-        batch, rows, heads, width = view.meta["val"].shape
-        if tuple(turned.meta["val"].shape) != (batch, heads, rows, width) or (batch, rows) != tuple(
-            source.shape[:2]
-        ):
-            return None
-        if turned.target is aten.permute.default and list(turned.args[1]) != [0, 2, 1, 3]:
+        if view.meta["val"].shape[:2] != source.shape[:2]:
             return None
         found[getitem.args[1]] = turned
     if len(found) != 3 or len({t.meta["val"].shape[-1] for t in found.values()}) != 1:
         return None
     return [found[i] for i in range(3)]
+
+
+def _head_slices(view: Node) -> list[Node] | None:
+    """The same for (B, S, all heads, d) of which each part is a slice of neighbouring heads."""
+    shape, source = view.meta["val"].shape, view.args[0].meta["val"].shape
+    if len(shape) != 4 or len(view.users) != 3:
+        return None
+    if tuple(source) != (*shape[:2], shape[2] * shape[3]):
+        return None
+    found: dict[int, fx.Node] = {}
+    for part in view.users:
+        if part.target is not aten.slice.Tensor or len(part.users) != 1:
+            return None
+        given: dict[str, Any] = dict(
+            zip(("dim", "start", "end", "step"), part.args[1:], strict=False)
+        )
+        turned = next(iter(part.users))
+        if given.get("dim", 0) % 4 != 2 or given.get("step", 1) != 1:
+            return None
+        if turned.target not in _TURNS or not _swaps_heads(turned):
+            return None
+        found[(given.get("start") or 0) % shape[2]] = turned
+    starts = sorted(found)
+    sizes = [found[start].meta["val"].shape[1] for start in starts]
+    if starts != [0, sizes[0], sizes[0] + sizes[1]] or sum(sizes) != shape[2]:
+        return None
+    return [found[start] for start in starts]

@@ -213,11 +213,9 @@ def lower_sdpa(b: Builder, node: Node) -> Value | None:
         )
     if q.shape[0] != k.shape[0] or k.shape[1] != v.shape[1]:
         return None
-    if q.shape[1] != k.shape[1]:
-        if not given.get("enable_gqa") and k.shape[1] != 1:
-            return None
-        repeats = q.shape[1] // k.shape[1]
-        k, v = (_repeat_heads(b, t, repeats) for t in (k, v))
+    # ttnn lets several query heads share a key head; torch broadcasts a single one as well.
+    if q.shape[1] != k.shape[1] and k.shape[1] != 1 and not given.get("enable_gqa"):
+        return None
     inputs = [q, k, v]
     mask = given.get("attn_mask")
     if mask is not None:
@@ -248,20 +246,6 @@ def lower_sdpa(b: Builder, node: Node) -> Value | None:
     if full != shape:
         out = b.emit("Reshape", [out], shape, dtype, name=node.name)
     return out
-
-
-def _repeat_heads(b: Builder, x: Value, repeats: int) -> Value:
-    batch, heads, rows, width = x.shape
-    wide = b.emit("Reshape", [x], (batch, heads, 1, rows * width), x.dtype, name=x.name)
-    wide = b.emit(
-        "Repeat",
-        [wide],
-        (batch, heads, repeats, rows * width),
-        x.dtype,
-        {"repeats": [1, 1, repeats, 1]},
-        name=x.name,
-    )
-    return b.emit("Reshape", [wide], (batch, heads * repeats, rows, width), x.dtype, name=x.name)
 
 
 @lowers(aten.group_norm.default)
