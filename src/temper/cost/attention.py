@@ -10,9 +10,16 @@ from temper.chips import FIDELITY_PHASES
 from temper.cost.data_movement import moved, route, share_ns
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, kind_of_memory
+from temper.program.attention_config import blocks_a_core
 from temper.program.tensor import TILE, TensorSpec, ceil_div
 
-EXP_CYCLES = 250.0  # approximate exponential and the running sums of one score tile
+EXP_CYCLES = 250.0  # decode: approximate exponential and the running sums of one score tile
+# What attention costs beyond its multiplications, from measured times of equal work in blocks of
+# different size: maximum, sum and rescaled output of a row of query tiles at each block of keys,
+# the same for each tile of the head's width, and the start of a block; in cycles.
+ROW_CYCLES, ROW_TILE_CYCLES, BLOCK_CYCLES, SCORE_CYCLES = 1500.0, 70.0, 900.0, 90.0
+# Cycles of a tile product over the ideal ones (counters of a Blackhole core, FACTS 2.2).
+PRODUCT = 1.1
 
 
 def _four(spec: TensorSpec) -> tuple[int, int, int, int]:
@@ -43,33 +50,41 @@ def sdpa(work: Work) -> Physics:
     window = _setting(work, "sliding_window_size")
     causal = str(work.attr("misc", {}).get("is_causal", work.attr("causal"))).lower() == "true"
     qt, kt, dt = ceil_div(seq, TILE), ceil_div(keys, TILE), ceil_div(depth, TILE)
-    seen = float(kt)
-    if causal:
-        seen = (kt - qt) + (qt + 1) / 2 if kt >= qt else kt / 2
-    if window:
-        seen = min(seen, window / TILE + 1)
-    chunk = max(1, ceil_div(_setting(work, "q_chunk_size") or 32, TILE))
-    chunk_k = max(1, ceil_div(_setting(work, "k_chunk_size") or 32, TILE))
-    units = batch * heads * ceil_div(qt, chunk)
+    high = max(1, ceil_div(_setting(work, "q_chunk_size") or TILE, TILE))
+    wide = max(1, ceil_div(_setting(work, "k_chunk_size") or TILE, TILE))
+    chunks = ceil_div(qt, high)
+    units = batch * heads * chunks
     cores = work.cores(float(units))
-    rounds = math.ceil(units / cores)
-    tiles = rounds * min(chunk, qt) * max(seen, min(chunk_k, kt))  # score tiles of a core
+    rounds = blocks_a_core(batch * heads, chunks, cores, causal=causal)
+    steps = rounds * _steps(chunks, high, wide, kt, causal, ceil_div(start, TILE))
+    tiles = steps * high * wide  # score tiles of a core; a chunk is computed whole
     phases = FIDELITY_PHASES.get(str(work.attr("fidelity") or "HiFi2"), 2)
-    key_tile = k.page_bytes
-    steps = rounds * max(1.0, seen / chunk_k)
+    mask = work.inputs[3] if len(work.inputs) > 3 else None
+    cycles = tiles * (dt * 2 * 16 * phases * PRODUCT + SCORE_CYCLES)
+    cycles += steps * (high * (ROW_CYCLES + ROW_TILE_CYCLES * dt) + BLOCK_CYCLES)
     return Physics(
         "sdpa",
-        ("paged" if paged else "plain", SHORT[k.format]),
+        ("paged" if paged else "window" if window else "plain", SHORT[k.format]),
         cores,
-        {**work.launch(), "blocks": 600.0 * steps, "start": 400.0 * rounds},
+        {**work.launch(), "start": 400.0 * rounds},
         {
-            "compute": work.cycles_ns(tiles * dt * 2 * 16 * phases),
-            "sfpu": work.cycles_ns(tiles * EXP_CYCLES),
+            "compute": work.cycles_ns(cycles),
             "dram": work.dram_ns(float(q.size_bytes + work.y.size_bytes)),
-            "noc": rounds * seen * dt * 2 * work.page_ns(k, key_tile),
+            "noc": steps * wide * dt * 2 * work.page_ns(k)
+            + (tiles * work.page_ns(mask) if mask else 0.0),
         },
-        size=float(batch * heads * seq * seen * TILE * depth * 4),
+        size=float(batch * heads * seq * keys * depth * 4) / (2 if causal else 1),
+        matrix_ns=work.products_ns(tiles * dt * 2, phases, 1),
     )
+
+
+def _steps(chunks: int, high: int, wide: int, kt: int, causal: bool, start: int) -> float:
+    """Blocks of keys that a chunk of queries meets, on average over the chunks."""
+    every = ceil_div(kt, wide)
+    if not causal:
+        return float(every)
+    met = sum(min(every, ceil_div(start + (i + 1) * high, wide)) for i in range(chunks))
+    return met / chunks
 
 
 def sdpa_decode(work: Work) -> Physics:

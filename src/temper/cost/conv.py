@@ -20,6 +20,9 @@ def conv2d(work: Work) -> Physics:
     channels = int(work.attr("in_channels") or 0)
     if "family" in work.op.attrs or channels <= 1:
         channels = x.shape[-1] if x.shape else 1
+    if len(weight.shape) == 4 and weight.shape[:2] == (1, 1):
+        # Prepared weights tell to how many channels the input is padded.
+        channels = max(channels, weight.shape[2] // max(1, window))
     out = y.shape[-1] if y.shape else 1
     rows = max(1, math.prod(y.shape[:-1]))
     mt, nt = ceil_div(rows, TILE), ceil_div(out, TILE)
@@ -45,7 +48,6 @@ def conv2d(work: Work) -> Physics:
     mine = high * mine_n
     gathered = high * math.ceil(kt / across)
     phases = FIDELITY_PHASES.get(str(work.attr("fidelity") or "HiFi4"), 4)
-    flop = 2.0 * 16 * 4096 / work.chip.flop_per_cycle_lofi / 2
     macs = mine * kt
     weight_bytes = kt * nt * TILE_BYTES[weight.format]
     # The reader copies one kernel row of each output position at a time, from its own SRAM.
@@ -59,9 +61,13 @@ def conv2d(work: Work) -> Physics:
         "conv2d",
         (sharding, SHORT[weight.format], f"{window}"),
         cores,
-        {**work.launch(), "blocks": 500.0 * max(1, math.ceil(kt / max(1, kt // window)))},
         {
-            "compute": work.cycles_ns(macs * flop * phases),
+            **work.launch(),
+            "blocks": 500.0 * max(1, math.ceil(kt / max(1, kt // window))),
+            "sfpu": work.epilogue_ns(mine),
+        },
+        {
+            "compute": work.products_ns(float(macs), phases, 1),
             "unpack": work.cycles_ns(macs * (TILE_BYTES[weight.format] / 64 + 16)),
             "noc": positions * int(kernel[0]) * piece_ns,
             "tilize": work.cycles_ns(gathered * TILIZE_CYCLES),
@@ -74,6 +80,7 @@ def conv2d(work: Work) -> Physics:
             * min(split, 2),
         },
         size=2.0 * mt * nt * kt * 32768,
+        matrix_ns=work.products_ns(float(mt * nt * kt), phases, cores),
     )
 
 

@@ -105,10 +105,6 @@ def repeat(work: Work) -> Physics:
     return Physics("repeat", base.variant, base.cores, base.serial, overlap, base.size)
 
 
-def embedding(work: Work) -> Physics:
-    return moved(work, "embedding", work.y, units=work.y.pages / 1.0)
-
-
 def gather(work: Work) -> Physics:
     return moved(work, "gather_scatter", work.y)
 

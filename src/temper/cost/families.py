@@ -40,7 +40,7 @@ PHYSICS: Mapping[str, Callable[[Work], Physics]] = {
     "concat": data_movement.concat,
     "pad": data_movement.pad,
     "repeat": data_movement.repeat,
-    "embedding": data_movement.embedding,
+    "embedding": layout.embedding,
     "gather_scatter": data_movement.gather,
     "other": data_movement.generic,
     "tilize": layout.tilize,

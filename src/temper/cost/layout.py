@@ -1,20 +1,22 @@
-"""Kernels that change the order of elements: tilize, reshape, transpose, permute, fill."""
+"""Kernels that change the order of elements: tilize, reshape, transpose, embedding, fill."""
 
 from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 from functools import lru_cache
 
 from temper.cost.data_movement import route, rows_of, share_ns
 from temper.cost.records import Physics
-from temper.cost.work import SHORT, Work, kind_of_memory, letter
+from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory, letter
 from temper.program.tensor import TILE, TensorSpec, ceil_div
 
 # One DRAM bank that serves short pieces of its rows.
 BANK_GBPS = {"grayskull": 10.0, "wormhole_b0": 20.0, "blackhole": 25.0}
 # Unpack, tilize or untilize, and pack of one bfloat16 tile (public kernel measurements).
 TILIZE_CYCLES = 80.0
+SHUFFLE_CYCLES = 150.0  # the same for a tile that is put together from others
 
 
 def _tile_rows(spec: TensorSpec) -> int:
@@ -64,6 +66,32 @@ def untilize(work: Work) -> Physics:
     return _relayout(work, "untilize", work.x, work.y)
 
 
+def embedding(work: Work) -> Physics:
+    """Rows of a table, gathered one by one from where it lies; 32 of them make a row of tiles."""
+    table, y = work.inputs[1], work.y
+    tiled = y.layout == "tile"
+    rows = rows_of(y)
+    cores = work.cores(rows / TILE if tiled else rows)
+    mine = math.ceil(rows / (TILE if tiled else 1) / cores) * (TILE if tiled else 1)
+    read = rows * table.page_bytes if table.memory.buffer == "dram" else 0.0
+    return Physics(
+        "embedding",
+        (
+            f"{letter(work.x)}{letter(y)}",
+            f"{kind_of_memory(table)}-{kind_of_memory(y)}",
+            SHORT[y.format],
+        ),
+        cores,
+        {**work.launch(), "cores": 10.0 * cores},
+        {
+            "dram": work.dram_ns(read + dram_bytes(y)),
+            "noc": mine * work.page_ns(table) + share_ns(work, y, cores),
+            "compute": work.cycles_ns(y.tiles / cores * TILIZE_CYCLES) if tiled else 0.0,
+        },
+        size=float(y.size_bytes),
+    )
+
+
 @lru_cache(maxsize=4096)
 def touched(x: tuple[int, ...], y: tuple[int, ...]) -> int:
     """Input tiles that one output tile gathers from in a reshape (its first tile is looked at)."""
@@ -111,11 +139,10 @@ def reshape(work: Work) -> Physics:
     )
 
 
-def _lines(work: Work, cores: int) -> float:
+def _lines(work: Work, rows: float, cores: int) -> float:
     """Face lines (16 elements) that each core moves when rows change places."""
-    y = work.y
-    width = ceil_div(y.shape[-1] if y.shape else 1, 16)
-    return math.ceil(max(rows_of(work.x), rows_of(y)) * width / cores)
+    width = ceil_div(work.y.shape[-1] if work.y.shape else 1, 16)
+    return math.ceil(rows * width / cores)
 
 
 def transpose(work: Work) -> Physics:
@@ -141,7 +168,19 @@ def permute(work: Work) -> Physics:
             kind = "pages" if dims[-2:] == [last - 1, last] else "rows"
         else:
             kind = "WH" if dims[-2:] == [last, last - 1] else "columns"
-    return _shuffle(work, "permute", kind)
+    base = _shuffle(work, "permute", kind)
+    # Cores share the output, whose padding may make it many times the input's size or a part.
+    y, cores = work.y, base.cores
+    overlap = {
+        **base.overlap,
+        "noc": share_ns(work, work.x, cores),
+        "noc_out": share_ns(work, y, cores),
+    }
+    if y.layout == "tile":
+        overlap["compute"] = work.cycles_ns(math.ceil(y.tiles / cores) * SHUFFLE_CYCLES)
+        if base.overlap["noc_lines"]:
+            overlap["noc_lines"] = _lines(work, rows_of(y), cores) * work.page_ns(work.x, 32)
+    return replace(base, overlap=overlap)
 
 
 def _shuffle(work: Work, family: str, kind: str) -> Physics:
@@ -150,8 +189,9 @@ def _shuffle(work: Work, family: str, kind: str) -> Physics:
     cores = work.cores(units)
     both = (x.memory.buffer == "dram") + (y.memory.buffer == "dram")
     tiled = y.layout == "tile"
-    lines = _lines(work, cores) if tiled and kind not in ("WH", "pages", "CN") else 0.0
-    rows = math.ceil(max(rows_of(x), rows_of(y)) / cores) if not tiled else 0.0
+    most = max(rows_of(x), rows_of(y))
+    lines = _lines(work, most, cores) if tiled and kind not in ("WH", "pages", "CN") else 0.0
+    rows = math.ceil(most / cores) if not tiled else 0.0
     tiles = math.ceil(max(x.tiles, y.tiles) / cores)
     return Physics(
         family,
@@ -162,7 +202,7 @@ def _shuffle(work: Work, family: str, kind: str) -> Physics:
             "dram": work.dram_ns((x.size_bytes + y.size_bytes) / 2 * both),
             "noc": share_ns(work, x, cores) + share_ns(work, y, cores),
             "noc_lines": lines * work.page_ns(x, 32) + rows * work.page_ns(x, 32),
-            "compute": work.cycles_ns(tiles * 150.0) if tiled else 0.0,
+            "compute": work.cycles_ns(tiles * SHUFFLE_CYCLES) if tiled else 0.0,
         },
         size=float(max(x.size_bytes, y.size_bytes)),
     )

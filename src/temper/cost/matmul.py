@@ -61,7 +61,9 @@ def physics(work: Work) -> Physics:
         pcm = min(m_all, max(1, round(math.sqrt(share * m_all / nt)))) if nt else 1
         pcn = max(1, math.ceil(share / pcm))
         rounds = float(passes)
-    kb = int(config.get("in0_block_w") or min(kt, 2))
+    # Shards of which the config is not told are taken as a grid of eight along the depth.
+    guess = ceil_div(kt, 8) if a.memory.sharded else min(kt, 2)
+    kb = int(config.get("in0_block_w") or guess)
     macs = share * kt
     size_a, size_b, size_y = TILE_BYTES[a.format], TILE_BYTES[b.format], TILE_BYTES[y.format]
     osh, osw = int(config.get("out_subblock_h") or 1), int(config.get("out_subblock_w") or 2)
@@ -81,9 +83,9 @@ def physics(work: Work) -> Physics:
         "matmul",
         variant,
         cores,
-        {**work.launch(), "blocks": 300.0 * blocks},
+        {**work.launch(), "blocks": 300.0 * blocks, "sfpu": work.epilogue_ns(share)},
         {
-            "compute": work.cycles_ns(macs * 16 * phases),
+            "compute": work.products_ns(float(macs), phases, 1),
             "unpack": work.cycles_ns(macs * (size_b / 64 / osh + size_a / 64 / osw)),
             "dram_b": weights / work.chip.dram_best_gbps,
             "dram": work.dram_ns(moved),
@@ -91,6 +93,7 @@ def physics(work: Work) -> Physics:
             "pack": work.cycles_ns(share * size_y / 16),
         },
         size=2.0 * out_tiles * kt * 32768,
+        matrix_ns=work.products_ns(float(out_tiles * kt), phases, cores),
     )
 
 

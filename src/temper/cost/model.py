@@ -76,16 +76,17 @@ def _estimate(
     terms, factors = timed.terms, timed.factors
     widen = _EXTRAPOLATED if timed.extrapolated else 1.0
     moved = sum(map(dram_bytes, inputs)) + sum(map(dram_bytes, outputs))
+    vector_ns = terms.overlap.get("sfpu", 0.0) + terms.serial.get("sfpu", 0.0)
     busy = {
         "compute": min(1.0, terms.overlap.get("compute", 0.0) / kernel_ns),
-        "sfpu": min(1.0, terms.overlap.get("sfpu", 0.0) / kernel_ns),
+        "sfpu": min(1.0, vector_ns / kernel_ns),
         "dram": min(1.0, moved / chip.dram_peak_gbps / kernel_ns),
         "noc": min(1.0, terms.overlap.get("noc", 0.0) / kernel_ns),
         "cores": min(1.0, terms.cores / work.available),
     }
     return OpCost(
         kernel_ns,
-        kernel_ns * factors.low**widen,
+        max(kernel_ns * factors.low**widen, timed.least_ns),
         kernel_ns * factors.high**widen,
         host.gap_ns(chip),
         bound,
@@ -104,6 +105,7 @@ class _Timed:
     kernel_ns: float
     bound: str
     extrapolated: bool
+    least_ns: float
 
 
 def _timed(work: Work) -> _Timed:
@@ -112,11 +114,26 @@ def _timed(work: Work) -> _Timed:
     table = fitted.family(terms.family, work.chip.arch)
     factors = table.lookup(terms.variant)
     kernel_ns, bound = join(terms, table, factors)
+    least_ns, limit = roofline(terms, work.chip)
+    if least_ns > kernel_ns:
+        kernel_ns, bound = least_ns, limit
     beyond = terms.size > _BEYOND * table.largest
     extrapolated = (
         not factors.near or beyond or (terms.family, work.chip.arch) not in fitted.families
     )
-    return _Timed(work, terms, factors, kernel_ns, bound, extrapolated)
+    return _Timed(work, terms, factors, kernel_ns, bound, extrapolated, least_ns)
+
+
+# Which of their operands' bytes these kernels touch depends on values.
+_SPARSE = frozenset({"other", "sparse_matmul", "sdpa_decode"})
+
+
+def roofline(terms: Physics, chip: Chip) -> tuple[float, str]:
+    """Time that no kernel can beat, by the peaks of DRAM and of the matrix engines; its bound."""
+    moved = terms.overlap.get("dram", 0.0) * chip.dram_streaming_gbps
+    moved += terms.overlap.get("dram_b", 0.0) * chip.dram_best_gbps
+    dram_ns = 0.0 if terms.family in _SPARSE else moved / chip.dram_peak_gbps
+    return max((dram_ns, "dram"), (terms.matrix_ns, "compute"))
 
 
 def _bounds(work: Work, timed: _Timed) -> Iterator[_Timed]:

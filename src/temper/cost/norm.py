@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from temper.cost.data_movement import route, share_ns
+from temper.cost.data_movement import route, rows_of, share_ns
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory
 from temper.program.tensor import TILE, ceil_div
@@ -23,12 +23,14 @@ def _norm(work: Work, family: str, variant: tuple[str, ...], units: float) -> Ph
         else math.ceil(x.tiles / cores)
     )
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
+    # A residual is as large as x and read along with it; weights are read once a core.
+    residual = [s for s in work.inputs[1:] if s.shape == x.shape and rows_of(x) > 1]
     weights = sum(
         math.ceil(min(s.pages, wide)) * work.page_ns(s)
         for s in work.inputs[1:]
-        if kind_of_memory(s) != "sharded"
+        if kind_of_memory(s) != "sharded" and s not in residual
     )
-    bytes_dram = dram_bytes(x) + dram_bytes(y)
+    bytes_dram = sum(map(dram_bytes, (x, y, *residual)))
     return Physics(
         family,
         variant,
@@ -36,7 +38,7 @@ def _norm(work: Work, family: str, variant: tuple[str, ...], units: float) -> Ph
         {**work.launch(), "first": 1500.0},
         {
             "dram": work.dram_ns(bytes_dram),
-            "noc": share_ns(work, x, cores) + share_ns(work, y, cores),
+            "noc": sum(share_ns(work, s, cores) for s in (x, y, *residual)),
             "noc_weights": weights,
             "compute": work.cycles_ns(tiles * TILE_CYCLES),
         },

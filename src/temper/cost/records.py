@@ -77,3 +77,4 @@ class Physics:
     serial: Mapping[str, float]
     overlap: Mapping[str, float]
     size: float = 0.0  # work in elements or FLOP, for the nearest measured neighbour
+    matrix_ns: float = 0.0  # the matrix engines' share at their peak

@@ -260,6 +260,10 @@ def _attrs(row: Mapping[str, Any], family: str) -> dict[str, Any]:
         attrs["is_sfpu"] = sfpu == "true"
     if family in ("matmul", "sparse_matmul"):
         attrs["config"] = _matmul_config(row)
+        if attrs["config"].get("name") == "auto":
+            # Out-of-the-box runs take ttnn's own fidelity, whatever the table's title says.
+            formats = [FORMATS.get(_text(row, n).upper()) for n in ("in0_dtype", "in1_dtype")]
+            attrs["fidelity"] = "LoFi" if all(f in BLOCK_FORMATS for f in formats) else "HiFi2"
         attrs["transpose_b"] = _text(row, "transpose_b") == "true"
         if nnz := _number(row, "nnz"):
             attrs["nnz"] = int(nnz)

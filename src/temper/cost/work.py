@@ -8,9 +8,10 @@ from typing import Any
 
 from temper.chips import Chip
 from temper.cost.records import Context
+from temper.cost.sfpu import epilogue_cycles
 from temper.program.op import Op
 from temper.program.ops import KINDS
-from temper.program.tensor import TensorSpec
+from temper.program.tensor import TILE, TensorSpec
 
 # Time a core needs to issue one request, and its rate for long ones (GB/s): the table of one-core
 # transfer rates by size in tt-metal's data_movement/common.cpp, flat below about 1 KiB.
@@ -97,6 +98,18 @@ class Work:
         """Time of the whole chip to stream bytes through DRAM."""
         # The board of a row may have other cores than the chip; its DRAM is the same.
         return size_bytes / self.chip.dram_streaming_gbps
+
+    def products_ns(self, products: float, phases: int, cores: int) -> float:
+        """Time of so many cores' matrix engines at their peak for products of two tiles."""
+        return (
+            self.cycles_ns(products * phases * 2 * TILE**3 / self.chip.flop_per_cycle_lofi) / cores
+        )
+
+    def epilogue_ns(self, tiles: float) -> float:
+        """Time of a core's vector unit for the op's fused activations on so many output tiles."""
+        return self.cycles_ns(
+            tiles * epilogue_cycles(self.attr("activations") or [], self.chip.arch)
+        )
 
     def cycles_ns(self, cycles: float) -> float:
         return cycles / self.chip.clock_ghz
