@@ -55,8 +55,8 @@ def test_an_op_on_the_host_stops_both_timelines() -> None:
 
 def test_costing_a_variant_takes_microseconds_an_op() -> None:
     estimate(chain(100))
-    start = time.perf_counter()
+    start = time.process_time()
     for i in range(40):
         estimate(chain(100, 1024 + 32 * (i % 8), ["LoFi", "HiFi2", "HiFi4"][i % 3]))
     # A thousand variants of a hundred ops in ten seconds; the bound leaves room for a busy host.
-    assert (time.perf_counter() - start) / 4000 < 200e-6
+    assert (time.process_time() - start) / 4000 < 200e-6
