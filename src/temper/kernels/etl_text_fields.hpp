@@ -14,7 +14,11 @@ inline uint64_t matches(const char *p, char wanted) {
         found |= uint64_t(uint32_t(_mm_movemask_epi8(_mm_cmpeq_epi8(some, all)))) << k;
     }
 #else
-    for (int k = 0; k < 64; k++) found |= uint64_t(p[k] == wanted) << k;
+    for (int k = 0; k < 64; k += 8) {
+        const uint64_t other = load<uint64_t>(p + k) ^ rep(uint8_t(wanted));
+        const uint64_t same = ~(((other & rep(0x7f)) + rep(0x7f)) | other | rep(0x7f));
+        found |= ((same >> 7) * 0x0102040810204080ull >> 56) << k;
+    }
 #endif
     return found;
 }
