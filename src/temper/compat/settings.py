@@ -36,7 +36,9 @@ class Settings:
             near = difflib.get_close_matches(name, known, n=1)
             raise UsageError(
                 f"{self.package}'s {self.what} has no setting {name!r}",
-                allowed=sorted(known), try_=near or None,
+                try_=near or None, allowed=[
+                    *sorted(self.with_effect), f"{len(self.without_effect)} without effect here",
+                ],
             )  # fmt: skip
         remarked = not self.silent and name not in self.unremarked
         if remarked and name in self.without_effect and value != self.without_effect[name]:
