@@ -94,6 +94,7 @@ def command(
     if not model:
         raise UsageError("temper bench needs a model", try_=["model.py:make", "--lint script.py"])
     from temper import chips
+    from temper.profiler.files import check_writable
     from temper.tuning import baseline
     from temper.tuning.bench import bench_all
     from temper.tuning.bench_json import as_json as document
@@ -102,6 +103,8 @@ def command(
     from temper.tuning.subject import subject
 
     base = baseline.read(against) if against else None
+    if save_to:
+        check_writable(save_to.parent)
     chip = chips.get(str(options.get("chip") or "n150")).name
     ranges = [parse(text, chip) for text in expects]
     subjects = [subject(model, options=options, batch=batch)]

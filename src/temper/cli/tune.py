@@ -107,8 +107,12 @@ def command(
 ) -> None:
     """Find the fastest setting of MODEL (file.py:callable) that stays accurate."""
     from temper import chips
+    from temper.profiler.files import check_writable
 
     board = chips.get(chip).name
+    for path in (picture, page):
+        if path is not None:
+            check_writable(path.parent)
     options: dict[str, Any] = named_values("-O", pairs)
     if sweep:
         whole = {"optimization_level": 2, "enable_trace": True, **options, "chip": board}
@@ -183,11 +187,13 @@ def _tune(
     replay: int | None,
 ) -> None:
     from temper.frontend.loader import find
+    from temper.profiler.files import check_writable
     from temper.tuning.accuracy import floors
     from temper.tuning.tune import replay_trial, tune
     from temper.tuning.tune_output import draw_front, write
     from temper.tuning.tune_text import show, show_replay
 
+    check_writable(output)
     wanted = floors(min_pcc, min_top1, max_rms, find(metric) if metric else None, min_metric)
     settings: dict[str, Any] = {
         "floors": wanted, "objective": objective, "batches": _numbers(batches), "dtype": dtype,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from temper.errors import BadFileError, TemperError, UsageError
+from temper.profiler.files import write_text
 from temper.tuning.bench import MIN_WARMUP, Bench
 from temper.tuning.bench_json import FORMAT, VERSION, as_json, host_name
 from temper.tuning.statistics import Comparison, compare, steady
@@ -32,11 +32,8 @@ class Verdict:
 
 
 def save(result: Bench, path: Path, model: str = "") -> None:
-    """Write a baseline beside, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(as_json(result, model), indent=1) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    """Write a baseline, complete or not there at all."""
+    write_text(path, json.dumps(as_json(result, model), indent=1) + "\n")
 
 
 def read(path: Path) -> dict[str, Any]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import html
 import io
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from temper.profiler.files import write_text
 from temper.tuning.batch import BatchCurve
 from temper.tuning.pictures import figure, save
 
@@ -109,7 +109,4 @@ th, td {{ padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #d
 </style></head><body><h1>{html.escape(title)}</h1>
 {drawing}<table><tr>{cells}</tr>{lines}</table>{said}</body></html>
 """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(page, encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, page)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from temper.profiler.files import replacing
 from temper.tuning.ladder import Rung
 
 
@@ -22,11 +22,9 @@ def figure(width: float = 9.0, height: float = 4.5) -> tuple[Any, Any]:
 
 
 def save(picture: Any, path: Path) -> None:
-    """Write beside, then rename."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix or '.png'}")
-    picture.savefig(beside, dpi=130)
-    os.replace(beside, path)
+    """Write beside, then rename; the file's ending names the format."""
+    with replacing(path) as file:
+        picture.savefig(file, dpi=130, format=path.suffix[1:].lower() or "png")
 
 
 def waterfall(rungs: Sequence[Rung], title: str, path: Path) -> None:

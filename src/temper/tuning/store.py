@@ -75,6 +75,10 @@ def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
                     found=found,
                     needs="a URL of SQLAlchemy, such as postgresql://user@host/name",
                 ) from None
+            if any(word in found for word in ("disk is full", "readonly", "unable to open")):
+                raise UsageError(
+                    f"cannot write the study {where}", found=found, try_="--study in another folder"
+                ) from None
             raise BadFileError(
                 f"{where} is no study, or is damaged",
                 found=found,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from temper._version import __version__
 from temper.frontend.weight_config import write_config
+from temper.profiler.files import write_text
 from temper.tuning.pictures import figure, save
 from temper.tuning.tune import Tuned
 
@@ -68,11 +68,8 @@ def snippet(tuned: Tuned, overrides: Path) -> str:
 
 def write(tuned: Tuned, folder: Path) -> tuple[Path, Path]:
     """tuned.toml and overrides.json, each complete or not there."""
-    folder.mkdir(parents=True, exist_ok=True)
     toml, overrides = folder / "tuned.toml", folder / "overrides.json"
-    beside = toml.with_name(f".tuned.{os.getpid()}")
-    beside.write_text(to_toml(tuned), encoding="utf-8")
-    os.replace(beside, toml)
+    write_text(toml, to_toml(tuned))
     write_config(tuned.overrides, overrides)
     return toml, overrides
 

@@ -43,10 +43,10 @@ def show(out: Console, tuned: Tuned, toml: Path, overrides: Path, study: str) ->
             held = ", ".join(f"{n} {f}" for f, n in sorted(counts.items())) or "all bf16"
             rate = tuned.batch / point.time_ns * 1e9
             out.print(f"  {rate:>12,.0f}  {point.accuracy['pcc']:.6f}  {held}", markup=False)
-    out.print(f"overrides ({overrides}): {json.dumps(dict(tuned.overrides))}", markup=False)
+    out.print(f"overrides ({overrides}): {json.dumps(dict(tuned.overrides))}", soft_wrap=True)
     out.print(f"written: {toml}, {overrides}; trials in {shown(study)}", markup=False)
     out.print("")
-    out.print(snippet(tuned, overrides), markup=False)
+    out.print(snippet(tuned, overrides), soft_wrap=True)  # to be pasted
 
 
 def show_replay(out: Console, trial: Trial, figures: dict[str, Any]) -> None:
