@@ -359,3 +359,20 @@ def test_the_modelled_stream_stays_below_the_memorys_peak(chip: str) -> None:
     stream = modelled(chips.get(chip))
     assert 0 < stream.low_gbps <= stream.gbps <= stream.high_gbps
     assert stream.high_gbps <= chips.get(chip).dram_peak_gbps
+
+
+def test_json_has_the_fields_that_the_manual_promises(tmp_path: Path) -> None:
+    found = json.loads(invoke(doctor, "--json", "--root", str(write(host(), tmp_path))).output)
+    assert list(found) == ["machine", "cards", "ready", "counts", "findings"]
+    assert set(found["counts"]) == {"problem", "warning", "note", "manual", "ok"}
+    fields = ["check", "topic", "level", "seen", "expected", "why", "fix", "source", "card"]
+    assert found["findings"]
+    for finding in found["findings"]:
+        assert list(finding) == fields
+        assert all(isinstance(value, str) for value in finding.values())
+
+
+def test_a_note_says_what_would_be_expected(tmp_path: Path) -> None:
+    shown = invoke(doctor, "--root", str(write(host(), tmp_path))).output
+    assert "0 pages of 1 GiB reserved" in shown
+    assert "once a card is in: 1 for Grayskull, 4 for Wormhole or Blackhole" in shown

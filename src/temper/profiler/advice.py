@@ -104,12 +104,18 @@ def _recost(case: _Case, program: Program | None) -> ProgramCost | None:
 
 
 def _weight_formats(cases: list[_Case]) -> list[Suggestion]:
-    bound = [
-        op for case in cases
-        for op, cost in zip(case.record.ops, case.record.costs, strict=True)
+    # Plain and traced calls are two cases of one program: its ops and weights count once.
+    bound = {
+        (case.record.program.name, index) for case in cases
+        for index, (op, cost) in enumerate(zip(case.record.ops, case.record.costs, strict=True))
         if op.op.kind == "Matmul" and cost.bound == "dram"
-    ]  # fmt: skip
-    all_matmuls = sum(len(what_if.matmul_weights(case.record.program)) for case in cases)
+    }  # fmt: skip
+    weights = {
+        (case.record.program.name, name)
+        for case in cases
+        for name in what_if.matmul_weights(case.record.program)
+    }
+    waiting = f"{len(bound)} wait" if len(bound) > 1 else "1 waits" if bound else "none waits"
     made = []
     for fmt, word in (("bfloat8_b", "bfp_bf8"), ("bfloat4_b", "bfp_bf4")):
         made += _suggest(
@@ -118,7 +124,8 @@ def _weight_formats(cases: list[_Case]) -> list[Suggestion]:
                 case, what_if.with_weight_format(case.record.program, fmt)
             ),
             f"matmul weights in {fmt}",
-            f"{len(bound)} matmuls wait for DRAM; {all_matmuls} weights would be fewer bytes",
+            f"{len(weights)} weights of matmuls would be fewer bytes; of the matmuls {waiting} for "
+            "DRAM",
             _SET % f'"experimental_weight_dtype": "{word}"',
             weight_format_note(fmt),
         )
