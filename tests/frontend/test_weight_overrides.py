@@ -72,10 +72,18 @@ def test_globs_default_and_the_later_pattern_winning() -> None:
         "embed.weight": "bfp_bf8",
         "blocks.0.weight": "bfp_bf4",
         "blocks.1.weight": "bf16",
-        "blocks.1.bias": "bf16",
         "blocks.2.weight": "bfp_bf4",
         "head.weight": "bfp_bf8",
     }
+
+
+def test_a_glob_over_a_layer_is_about_its_matrix_and_one_over_biases_about_them() -> None:
+    model = Net()
+    assert apply_weight_dtype_overrides(model, {"head.*": "bfp_bf8"}) == [
+        ("head.weight", "bfp_bf8")
+    ]
+    assert len(apply_weight_dtype_overrides(model, {"*.bias": "bfp_bf8"})) == 4
+    assert apply_weight_dtype_overrides(Net(), {"blocks.0.bias": "bf16"})
 
 
 def test_default_leaves_biases_and_bare_parameters_alone() -> None:
@@ -205,7 +213,7 @@ def test_overriding_a_compiled_model_recompiles_it() -> None:
 def test_removing_gives_the_layer_its_class_back() -> None:
     model = Net()
     apply_weight_dtype_overrides(model, {"blocks.*": "bf16"})
-    assert len(remove_weight_dtype_overrides(model)) == 6
+    assert len(remove_weight_dtype_overrides(model)) == 3
     assert type(model.blocks[0]) is nn.Linear
     assert weight_override_entries(model) == []
     assert captured_formats(model, TOKENS) == []

@@ -95,18 +95,30 @@ def _depends_on_data(value: Any) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool))
 
 
+_LOGS = ("torch.fx.experimental.symbolic_shapes", "torch._subclasses.fake_tensor")
+
+
+@contextlib.contextmanager
+def hushed() -> Iterator[None]:
+    """Without torch's log of a failing capture: the error says what is needed."""
+    logs = [logging.getLogger(name) for name in _LOGS]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)
+
+
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the graph that torch prints when a capture fails: the error says what is needed."""
-    log = logging.getLogger("torch.fx.experimental.symbolic_shapes")
-    level, printed = log.level, io.StringIO()
-    log.setLevel(logging.ERROR)
-    try:
-        with contextlib.redirect_stderr(printed):
-            yield
-        sys.stderr.write(printed.getvalue())
-    finally:
-        log.setLevel(level)
+    """Without the graph that torch prints when a capture fails."""
+    printed = io.StringIO()
+    with hushed(), contextlib.redirect_stderr(printed):
+        yield
+    sys.stderr.write(printed.getvalue())
 
 
 def _from_exported(exported: ExportedProgram, name: str) -> Captured:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +14,9 @@ import torch
 from temper import chips
 from temper._version import __version__
 from temper.cost.constants import constants
+from temper.errors import CompileError, TemperError, UsageError
 from temper.frontend import cache
-from temper.frontend.capture import capture
+from temper.frontend.capture import capture, hushed
 from temper.frontend.graph import Captured
 from temper.frontend.lowering import lower
 from temper.frontend.weight_report import WeightFormatEntry
@@ -77,8 +79,6 @@ def compile_model(
     options: Mapping[str, Any] | None = None,
 ) -> CompiledPrograms:
     """Compile without running; a model that needs several graphs is split by Dynamo."""
-    from temper.errors import CompileError
-
     resolved = options if isinstance(options, Options) else resolve(options)
     started = time.perf_counter()
     try:
@@ -156,7 +156,39 @@ def _compile_split(
         return module.forward
 
     torch._dynamo.reset()
-    with torch.no_grad():
+    with torch.no_grad(), own_errors(model, args, kwargs):
         torch.compile(model, backend=collect, dynamic=False)(*args, **kwargs)
     torch._dynamo.reset()
     return found
+
+
+@contextmanager
+def own_errors(
+    model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Iterator[None]:
+    """A model that fails on its inputs by itself is told so, not by way of the compiler."""
+    try:
+        with hushed():
+            yield
+    except TemperError:
+        raise
+    except Exception as error:
+        inner = error.__cause__ or error
+        if isinstance(inner, TemperError):
+            raise inner from None
+        try:
+            model(*args, **kwargs)
+        except Exception as own:
+            text = str(own).strip().splitlines() or [""]
+            raise UsageError(
+                f"{type(model).__name__} fails on these inputs without a compiler too",
+                cause=f"{type(own).__name__}: {text[0][:300]}",
+                given=", ".join(_described(t) for t in (*args, *kwargs.values())),
+            ) from own
+        raise
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+    return type(value).__name__

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -87,35 +87,54 @@ def weight_slots(model: nn.Module) -> list[WeightSlot]:
 
 def match_rules(slots: list[WeightSlot], rules: Mapping[str, str]) -> list[Match]:
     """For each parameter that the rules name, the last rule that does."""
-    found = []
-    for slot in slots:
-        hit = None
-        for pattern in rules:
-            if pattern != DEFAULT_KEY and slot_matches(slot, pattern):
-                hit = pattern
-        if hit is None and DEFAULT_KEY in rules and slot.name.endswith(".weight"):
-            hit = DEFAULT_KEY
-        if hit is not None:
-            found.append(Match(slot, hit, rules[hit]))
+    patterns = deciding_patterns([(slot.names, slot.parameter.dim()) for slot in slots], rules)
+    pairs = zip(slots, patterns, strict=True)
+    return [Match(slot, pattern, rules[pattern]) for slot, pattern in pairs if pattern is not None]
+
+
+def deciding_patterns(
+    parameters: Sequence[tuple[Sequence[str], int]], rules: Mapping[str, str]
+) -> list[str | None]:
+    """For each parameter, given by its names and its rank, the last pattern that names it.
+
+    The default is for weights that no pattern names. A glob over matrices leaves the vectors beside
+    them alone, which no format changes: ``fc1.*`` is about the weight.
+    """
+    named = [p for p in rules if p != DEFAULT_KEY]
+    over_matrices = {
+        p for p in named for names, rank in parameters
+        if rank > 1 and p not in names and any_matches(names, p)
+    }  # fmt: skip
+    found: list[str | None] = []
+    for names, rank in parameters:
+        hits = [p for p in named if any_matches(names, p) and (rank > 1 or p not in over_matrices)]
+        if not hits and DEFAULT_KEY in rules and names[0].endswith(".weight"):
+            hits = [DEFAULT_KEY]
+        found.append(hits[-1] if hits else None)
     return found
 
 
+def any_matches(names: Iterable[str], pattern: str) -> bool:
+    return any(fnmatchcase(name, pattern) for name in names)
+
+
 def slot_matches(slot: WeightSlot, pattern: str) -> bool:
-    return any(fnmatchcase(name, pattern) for name in slot.names)
+    return any_matches(slot.names, pattern)
 
 
-def unmatched_patterns(slots: list[WeightSlot], rules: Mapping[str, str]) -> list[str]:
+def unmatched_patterns(names: Sequence[str], rules: Mapping[str, str]) -> list[str]:
     """The patterns that name no parameter at all."""
-    return [
-        pattern
-        for pattern in rules
-        if pattern != DEFAULT_KEY and not any(slot_matches(slot, pattern) for slot in slots)
-    ]
+    return [p for p in rules if p != DEFAULT_KEY and not any_matches(names, p)]
 
 
-def nearest_names(pattern: str, slots: list[WeightSlot]) -> list[str]:
+def nearest(pattern: str, names: Sequence[str]) -> str:
+    """The end of a sentence about a pattern that matches nothing: "; the nearest is ...", or ""."""
+    near = nearest_names(pattern, names)
+    return f"; the nearest is {' or '.join(near)}" if near else ""
+
+
+def nearest_names(pattern: str, names: Sequence[str]) -> list[str]:
     """Up to two parameter names that look like the pattern."""
-    names = [name for slot in slots for name in slot.names]
     found = difflib.get_close_matches(pattern, names, n=2, cutoff=0.5)
     if not found:
         # A glob is mostly about its end: compare with names of the same number of parts.

@@ -86,14 +86,15 @@ def explain(
         apply_weight_dtype_overrides(model, rules)
         found, basis = _outcomes(model, inputs, kwargs)
     lines = [_weight_line(match, found) for match in matches]
-    missing = set(unmatched_patterns(slots, rules))
+    names = [name for slot in slots for name in slot.names]
+    missing = set(unmatched_patterns(names, rules))
     patterns = []
     for pattern, dtype in rules.items():
         decided = [line for line in lines if line.pattern == pattern]
         hits = len(decided)
         if pattern != DEFAULT_KEY:
             hits = sum(slot_matches(slot, pattern) for slot in slots)
-        near = tuple(nearest_names(pattern, slots)) if pattern in missing else ()
+        near = tuple(nearest_names(pattern, names)) if pattern in missing else ()
         effective = sum(line.effect for line in decided)
         patterns.append(PatternLine(pattern, dtype, hits, len(decided), effective, near))
     return Explanation(tuple(patterns), tuple(lines), basis)

@@ -21,9 +21,8 @@ from temper.errors import UsageError
 from temper.frontend.weight_class import overridden_formats, override, restore
 from temper.frontend.weight_config import (
     Config,
-    WeightSlot,
     match_rules,
-    nearest_names,
+    nearest,
     read_config,
     unmatched_patterns,
     weight_slots,
@@ -53,9 +52,10 @@ def apply_weight_dtype_overrides(model: nn.Module, config: Config) -> list[tuple
     rules = read_config(config)
     root = _unwrapped(model)
     slots = weight_slots(root)
-    for pattern in unmatched_patterns(slots, rules):
+    names = [name for slot in slots for name in slot.names]
+    for pattern in unmatched_patterns(names, rules):
         warnings.warn(
-            f"weight override {pattern!r} matches no parameter{_nearest(pattern, slots)}",
+            f"weight override {pattern!r} matches no parameter{nearest(pattern, names)}",
             stacklevel=2,
         )
     applied: list[tuple[str, str]] = []
@@ -137,11 +137,6 @@ def dump_weight_names(
     if path is not None:
         write_config(names, Path(path))
     return names
-
-
-def _nearest(pattern: str, slots: list[WeightSlot]) -> str:
-    near = nearest_names(pattern, slots)
-    return f"; the nearest is {' or '.join(near)}" if near else ""
 
 
 def _unwrapped(model: nn.Module) -> nn.Module:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import warnings
-from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,7 +12,12 @@ from torch import fx
 from temper.formats.names import canonical_format
 from temper.frontend.graph import Captured
 from temper.frontend.node import is_node
-from temper.frontend.weight_config import DEFAULT_KEY, read_config
+from temper.frontend.weight_config import (
+    deciding_patterns,
+    nearest,
+    read_config,
+    unmatched_patterns,
+)
 from temper.frontend.weight_op import OVERRIDE_NAMES
 from temper.frontend.weight_overrides import override_origins
 from temper.frontend.weight_report import WeightFormatEntry
@@ -90,31 +93,24 @@ def _requests(captured: Captured, options: Options) -> tuple[dict[str, str], dic
                 origins[clean(argument.path)] = "experimental_weight_dtype"
     overrides = options["weight_dtype_overrides"]
     if overrides:
-        names = [clean(a.path) for a in captured.arguments if a.role == "weight"]
         rules = read_config(overrides)
-        for pattern in rules:
-            if pattern != DEFAULT_KEY and not any(fnmatchcase(name, pattern) for name in names):
-                near = difflib.get_close_matches(pattern, names, n=2, cutoff=0.4)
-                hint = f"; the nearest is {' or '.join(near)}" if near else ""
-                warnings.warn(f"weight override {pattern!r} matches no weight{hint}", stacklevel=2)
-        for name, pattern, dtype in _matched(names, rules):
-            requested[name] = canonical_format(dtype)
-            origins[name] = pattern
+        ranks = {
+            clean(a.path): captured.weights[a.path].dim()
+            for a in captured.arguments
+            if a.role == "weight"
+        }
+        for pattern in unmatched_patterns(list(ranks), rules):
+            hint = nearest(pattern, list(ranks))
+            warnings.warn(f"weight override {pattern!r} matches no weight{hint}", stacklevel=2)
+        decided = deciding_patterns([((name,), rank) for name, rank in ranks.items()], rules)
+        for name, deciding in zip(ranks, decided, strict=True):
+            if deciding is not None:
+                requested[name], origins[name] = canonical_format(rules[deciding]), deciding
     by_path = {a.path: clean(a.path) for a in captured.arguments if a.role == "weight"}
     return (
         {path: requested[name] for path, name in by_path.items() if name in requested},
         {path: origins[name] for path, name in by_path.items() if name in origins},
     )
-
-
-def _matched(names: list[str], rules: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """(name, pattern, dtype): the last pattern that fits; the default for other weights."""
-    for name in names:
-        hits = [p for p in rules if p != DEFAULT_KEY and fnmatchcase(name, p)]
-        if not hits and DEFAULT_KEY in rules and name.endswith(".weight"):
-            hits = [DEFAULT_KEY]
-        if hits:
-            yield name, hits[-1], rules[hits[-1]]
 
 
 def clean(path: str) -> str:

@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 from temper.errors import CompileError, UsageError
 from temper.frontend.capture import capture
-from temper.frontend.pipeline import build
+from temper.frontend.pipeline import build, own_errors
 from temper.options import Options, resolve
 from temper.runtime.loaded import LoadedGraph
 from temper.runtime.watch import ModuleWatch
@@ -101,17 +101,22 @@ class _Split:
     def __init__(self, model: torch.nn.Module, options: Options, loaded: list[LoadedGraph]) -> None:
         from temper.runtime.backend import make_backend
 
-        self._name = type(model).__name__
+        self._model = model
         self._loaded: list[LoadedGraph] | None = loaded
         self._known = len(loaded)
         self._run = torch.compile(model, backend=make_backend(options, loaded), dynamic=False)
 
     def __call__(self, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with torch.no_grad(), torch._dynamo.config.patch(recompile_limit=_SHAPES):
+        with (
+            torch.no_grad(),
+            torch._dynamo.config.patch(recompile_limit=_SHAPES),
+            own_errors(self._model, args, kwargs),
+        ):
             made = self._run(*args, **kwargs)
         if self._loaded is not None and len(self._loaded) == self._known:
             warnings.warn(
-                f"no part of {self._name} could be captured: it runs in eager torch on the host",
+                f"no part of {type(self._model).__name__} could be captured: it runs in eager "
+                "torch on the host",
                 stacklevel=3,
             )
         self._loaded = None
