@@ -268,3 +268,36 @@ def test_with_fallback_off_a_complex_op_is_an_error_naming_it() -> None:
     compiled = temper.compile(Calls(lambda x: torch.fft.fft(x).abs()).eval(), fallback=False)
     with pytest.raises(CompileError, match="fft"):
         compiled(torch.ones(4))
+
+
+def test_a_sparse_operand_is_left_to_torch() -> None:
+    model = Calls(lambda a, x: torch.sparse.mm(a, x) + 1).eval()
+    x = torch.randn(4, 3)
+    made = temper.compile(model)(torch.eye(4).to_sparse(), x)
+    assert torch.allclose(made, x + 1, atol=0.05)
+
+
+def test_inputs_that_the_model_itself_refuses_are_told_without_the_compilers_stack() -> None:
+    with pytest.raises(UsageError, match="without a compiler too") as caught:
+        temper.compile(nn.Linear(8, 4).eval())(torch.ones(2, 9))
+    assert "float32[2, 9]" in str(caught.value)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_the_fused_encoder_layers_of_torch_are_taken_apart(first: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True, norm_first=first)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    x, padding = torch.randn(2, 7, 32), torch.zeros(2, 7, dtype=torch.bool)
+    padding[1, 5:] = True
+    compiled = torch.compile(model, backend="tt", options={"fallback": False})
+    with torch.no_grad():
+        expected = model(x, src_key_padding_mask=padding)
+        made = compiled(x, src_key_padding_mask=padding)
+        pair = nn.MultiheadAttention(32, 4, batch_first=True).eval()
+        wanted = pair(x, x, x, key_padding_mask=padding)
+        split = torch.compile(pair, backend="tt", options={"fallback": False})
+        given = split(x, x, x, key_padding_mask=padding)
+    torch._dynamo.reset()
+    for have, want in ((made, expected), *zip(given, wanted, strict=True)):
+        assert torch.allclose(have, want, atol=0.05)

@@ -128,6 +128,45 @@ def falcon() -> Made:
     return transformers.FalconModel(config), ids()
 
 
+def padded() -> Made:
+    """A decoder whose second sequence is padded on the left: queries without an open key."""
+    model, inputs = causal("Qwen3", head_dim=16)
+    inputs["attention_mask"] = torch.tensor([[1] * 20, [0] * 4 + [1] * 16])
+    return model, inputs
+
+
+def clip() -> Made:
+    vision = {k: v for k, v in SMALL.items() if k != "vocab_size"}
+    config = transformers.CLIPConfig(
+        text_config={**SMALL, "max_position_embeddings": 32, "eos_token_id": 199},
+        vision_config={**vision, "image_size": 32, "patch_size": 8},
+        projection_dim=32,
+    )
+    return transformers.CLIPModel(config), {**ids(), "pixel_values": torch.randn(2, 3, 32, 32)}
+
+
+def videomae() -> Made:
+    config = transformers.VideoMAEConfig(
+        hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
+        image_size=32, patch_size=8, num_frames=4,
+    )  # fmt: skip
+    return transformers.VideoMAEModel(config), {"pixel_values": torch.randn(1, 4, 3, 32, 32)}
+
+
+def whisper() -> Made:
+    half = {f"{part}_{key}": value for part in ("encoder", "decoder")
+            for key, value in {"layers": 2, "attention_heads": 4, "ffn_dim": 128}.items()}  # fmt: skip
+    config = transformers.WhisperConfig(
+        **half, d_model=64, vocab_size=200, num_mel_bins=16, max_source_positions=50,
+        use_cache=False, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+    )  # fmt: skip
+    inputs = {
+        "input_features": torch.randn(1, 16, 100),
+        "decoder_input_ids": torch.randint(3, 200, (1, 7)),
+    }
+    return transformers.WhisperModel(config), inputs
+
+
 class UNet(nn.Module):
     """Down, up by a transposed convolution, and a skip connection."""
 
@@ -187,6 +226,7 @@ MODELS: dict[str, Callable[[], Made]] = {
     "vit": vit, "convnext": convnext, "resnet": resnet, "wav2vec2": wav2vec2, "t5": t5,
     "segformer": segformer, "efficientnet": efficientnet, "falcon": falcon,
     "swin": lambda: swin("Swin"), "swinv2": lambda: swin("Swinv2"),
+    "padded decoder": padded, "clip": clip, "videomae": videomae, "whisper": whisper,
     "unet": lambda: (UNet(), image(16)),
     "recommender": lambda: (Recommender(), {"dense": torch.rand(7, 13),
                                             "categories": torch.randint(0, 100, (7, 4))}),
@@ -216,6 +256,12 @@ def test_a_model_keeps_its_accuracy_at_every_level(name: str) -> None:
     for level in (0, 1, 2):
         out = first(temper.compile(model, level=level)(**inputs))
         assert pcc(expected, out) >= 0.99, f"level {level}"
+
+
+@pytest.mark.parametrize("name", ["padded decoder", "clip", "swin", "videomae", "whisper"])
+def test_a_family_runs_on_the_chip_alone(name: str) -> None:
+    model, inputs, expected = made(name)
+    assert pcc(expected, first(temper.compile(model, level=1, fallback=False)(**inputs))) >= 0.999
 
 
 @pytest.mark.parametrize("name", ["bert", "llama", "vit", "resnet", "recommender"])

@@ -24,6 +24,7 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from temper.errors import CompileError
+from temper.frontend.fast_paths import FAST_PATHS
 from temper.frontend.graph import Argument, Captured
 from temper.frontend.lowering.registry import LOWERINGS
 from temper.frontend.node import Node
@@ -31,11 +32,12 @@ from temper.frontend.node import Node
 
 @functools.cache
 def _decompositions() -> Any:
-    """torch's own table, less everything that has a lowering of its own."""
+    """torch's own table, less everything that has a lowering of its own, and the fused layers."""
     table = torch.export.default_decompositions()
     for op in list(table.keys()):  # type: ignore[no-untyped-call]
         if op in LOWERINGS:
             del table[op]
+    table.update(FAST_PATHS)
     return table
 
 
@@ -73,8 +75,11 @@ def _export(
             text = str(error).strip().splitlines() or [type(error).__name__]
             raise _several_graphs(model, text[0][:300]) from error
     for node in lowered.graph.nodes:
-        if _depends_on_data(node.meta.get("val")):
+        value = node.meta.get("val")
+        if _depends_on_data(value):
             raise _several_graphs(model, f"the shape or value of {node.name} depends on the data")
+        if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            raise _several_graphs(model, f"{node.name} is a sparse tensor")
     return lowered
 
 

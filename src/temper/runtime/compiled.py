@@ -60,8 +60,8 @@ class CompiledModel:
     def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         if self._model.training:
             warnings.warn(
-                "the model is in training mode: dropout and batch norm act as in training; "
-                "call model.eval() for inference",
+                "the model is in training mode: dropout and batch norm act as in training, but a "
+                "compiled model gives no gradients; call model.eval() for inference",
                 stacklevel=3,
             )
         started = time.perf_counter()
