@@ -154,8 +154,8 @@ def videomae() -> Made:
 
 
 def whisper() -> Made:
-    half = {f"{part}_{key}": value for part in ("encoder", "decoder")
-            for key, value in {"layers": 2, "attention_heads": 4, "ffn_dim": 128}.items()}  # fmt: skip
+    sizes = {"layers": 2, "attention_heads": 4, "ffn_dim": 128}
+    half = {f"{part}_{k}": v for part in ("encoder", "decoder") for k, v in sizes.items()}
     config = transformers.WhisperConfig(
         **half, d_model=64, vocab_size=200, num_mel_bins=16, max_source_positions=50,
         use_cache=False, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=1,

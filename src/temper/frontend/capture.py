@@ -37,7 +37,8 @@ def _decompositions() -> Any:
     for op in list(table.keys()):  # type: ignore[no-untyped-call]
         if op in LOWERINGS:
             del table[op]
-    table.update(FAST_PATHS)
+    for op, parts in FAST_PATHS.items():
+        table[op] = parts
     return table
 
 
