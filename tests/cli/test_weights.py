@@ -115,7 +115,8 @@ def test_template_writes_a_file_and_names_the_next_command(run: Run, tmp_path: P
 
 def test_explain_says_what_each_pattern_and_weight_comes_to(run: Run, tmp_path: Path) -> None:
     file = overrides(tmp_path, {
-        "default": "bfp_bf8", "fc*.weight": "bfp_bf4", "fc1.*": "bf16", "hed.weight": "bf16",
+        "default": "bfp_bf8", "fc*.weight": "bfp_bf4", "fc1.*": "bf16", "*.bias": "bf16",
+        "hed.weight": "bf16",
     })  # fmt: skip
     code, out, _ = run(main, "weights", "explain", "net.py:make", file, "--json")
     assert code == 0
