@@ -13,7 +13,16 @@ from functools import lru_cache
 
 from temper.chips import Chip
 from temper.program.op import Op
-from temper.program.tensor import TILE, TILE_BYTES, Memory, Sharding, TensorSpec, ceil_div, round_up
+from temper.program.tensor import (
+    TILE,
+    TILE_BYTES,
+    Memory,
+    Sharding,
+    TensorSpec,
+    ceil_div,
+    divisors,
+    round_up,
+)
 
 # One stick of channels must be a whole NoC transfer: 16 B, eight bfloat16 values.
 _CHANNEL_ALIGN = 8
@@ -229,7 +238,7 @@ def _config(
     block_w = ceil_div(in_c * kernel_w, TILE)
     block_h = ceil_div(out_rows, TILE)
     if act_block_h:
-        block_h = max(d for d in _divisors(block_h) if d * TILE <= max(act_block_h, TILE))
+        block_h = max(d for d in divisors(block_h) if d * TILE <= max(act_block_h, TILE))
     weight_w = ceil_div(out_c, TILE)
     circular = POOL_BYTES
     if not w.pool:
@@ -307,7 +316,3 @@ def _grid_of(sharding: Sharding, grid: tuple[int, int], rows: int, columns: int)
         return columns, rows
     used = rows if sharding == "height" else columns
     return (used, 1) if used <= grid[0] else (grid[0], ceil_div(used, grid[0]))
-
-
-def _divisors(value: int) -> list[int]:
-    return [d for d in range(1, value + 1) if value % d == 0]

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from temper.chips import Chip
-from temper.program.tensor import TILE, TILE_BYTES, TensorSpec, ceil_div
+from temper.program.tensor import TILE, TILE_BYTES, TensorSpec, ceil_div, divisors
 
 REUSE_2D = "MatmulMultiCoreReuseMultiCast"
 REUSE_1D = "MatmulMultiCoreReuseMultiCast1D"
@@ -325,19 +325,15 @@ def _shrink(
     if p.fits(per_m, per_n, block_w):
         return per_m, per_n, block_w
     by_area: dict[int, tuple[int, int]] = {}
-    for m in _divisors(per_m):
-        for n in _divisors(per_n):
+    for m in reversed(divisors(per_m)):
+        for n in reversed(divisors(per_n)):
             known = by_area.get(m * n)
             if known is None or max(m, n) / min(m, n) <= max(known) / min(known):
                 by_area[m * n] = (m, n)
     blocks = [by_area[area] for area in sorted(by_area, reverse=True)]
-    depths = _divisors(block_w) if shrink_k else [block_w]
+    depths = divisors(block_w)[::-1] if shrink_k else [block_w]
     for m, n in blocks:
         for k in depths:
             if p.fits(m, n, k):
                 return m, n, k
     return 1, 1, 1
-
-
-def _divisors(value: int) -> list[int]:
-    return [d for d in range(value, 0, -1) if value % d == 0]

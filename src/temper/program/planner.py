@@ -17,6 +17,7 @@ from temper.program.tensor import DRAM, TensorSpec
 
 # Readers of a value whose best answers are weighed; later ones rarely change the choice.
 _READERS = 2
+_MANY = 8  # operands of a reader that are looked at one by one
 _FAR = 1 << 30
 
 
@@ -151,9 +152,11 @@ class Planner:
         total = 0.0
         for reader in self._uses.get(name, ())[:_READERS]:
             op = self.program.ops[reader]
+            # Hundreds of slices that are joined again lie alike; looking at each would square.
+            alike = len(op.inputs) > _MANY
             inputs = tuple(
-                spec if operand == name else self.values[self._now.get(operand, operand)]
-                for operand in op.inputs
+                spec if alike or operand == name else self.values[self._now.get(operand, operand)]
+                for operand in (op.inputs[:_MANY] if alike else op.inputs)
             )
             to_dram = [self._must_be_dram(out) for out in op.outputs]
             key = (self._keys[reader], inputs, tuple(to_dram))

@@ -13,10 +13,11 @@ from temper.chips import Chip
 from temper.program.conv_config import window_of
 from temper.program.op import Op
 from temper.program.program import Program
-from temper.program.tensor import TensorSpec, ceil_div, round_up
+from temper.program.tensor import TensorSpec, ceil_div, divisors, round_up
 from temper.program.window_modes import window_configs
 
 _KINDS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
+_RARE = 4  # times as large a slice is worth an uneven end
 _Part = tuple[int, int, dict[str, object]]  # first input row, end, changed attributes
 
 
@@ -36,11 +37,11 @@ def _fit(op: Op, values: dict[str, TensorSpec], chip: Chip) -> list[Op]:
     if _fits(op, values, chip):
         return [op]
     batch = int(op.attr("batch"))
-    for parts in (n for n in range(2, batch + 1) if batch % n == 0):
-        size = batch // parts
-        if size == 1 or _fits(op, values, chip, {"batch": size}):
-            cut = _cut(op, values, [_images(op, values, i * size, size) for i in range(parts)])
-            return [piece for part in cut for piece in _fit_part(part, values, chip)]
+    size = _slice_size(op, values, chip, batch)
+    if size < batch:
+        starts = range(0, batch, size)
+        cut = _cut(op, values, [_images(op, values, s, min(size, batch - s)) for s in starts])
+        return [piece for part in cut for piece in _fit_part(part, values, chip)]
     if op.kind == "Pool2d" and op.attr("ceil_mode"):
         return [op]
     height = window_of(op).out_h
@@ -61,6 +62,25 @@ def _strips(op: Op, height: int, rows: int) -> list[_Part]:
     end = min(height, op.attr("in_h") * step - top)
     cuts = range(rows - top % step, end, rows)
     return [_spread(op, start, end) for start, end in pairwise([0, *cuts, height])]
+
+
+def _slice_size(op: Op, values: dict[str, TensorSpec], chip: Chip, batch: int) -> int:
+    """Images of a slice: the largest that fits and divides the batch.
+
+    Where divisors are rare that would be many small slices: then the last one is smaller.
+    """
+
+    def fits(size: int) -> bool:
+        return size == 1 or _fits(op, values, chip, {"batch": size})
+
+    even = next((size for size in reversed(divisors(batch)[:-1]) if fits(size)), batch)
+    low, high = even * _RARE, batch
+    if low >= high or not fits(low):
+        return even
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
 
 
 def _fit_part(op: Op, values: dict[str, TensorSpec], chip: Chip) -> list[Op]:

@@ -144,5 +144,11 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
+def divisors(value: int) -> list[int]:
+    """All divisors of a positive number, smallest first."""
+    low = [d for d in range(1, math.isqrt(value) + 1) if value % d == 0]
+    return [*low, *(value // d for d in reversed(low) if d * d != value)]
+
+
 def round_up(a: int, multiple: int) -> int:
     return ceil_div(a, multiple) * multiple
