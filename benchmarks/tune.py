@@ -130,6 +130,8 @@ def batch() -> bool:
 def main() -> None:
     bars = {"costing": costing, "mixed": lambda: mixed()[0], "models": models, "batch": batch}
     chosen = [a for a in sys.argv[1:] if a != "--cpu"] or ["costing", "models", "batch"]
+    if not set(chosen) <= set(bars):
+        sys.exit(__doc__)
     passed = [bars[name]() for name in chosen]
     sys.exit(0 if all(passed) else 1)
 
