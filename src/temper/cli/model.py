@@ -13,19 +13,17 @@ if TYPE_CHECKING:
     from temper.frontend.loader import Loaded
 
 
+def option_pairs(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """-O name=value, any number of times, as ``pairs``."""
+    return click.option("-O", "--option", "pairs", multiple=True, metavar="NAME=VALUE", help=help)
+
+
 def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--chip, --level, -O name=value and --batch; the options arrive as one mapping."""
 
     @click.option("--chip", help="e75, e150, n150, n300, p100 or p150.")
     @click.option("--level", type=Whole(0, 2), help="Optimization level (default 2 here).")
-    @click.option(
-        "-O",
-        "--option",
-        "pairs",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="Any compile option; 'temper options' lists them.",
-    )
+    @option_pairs("Any compile option; 'temper options' lists them.")
     @click.option("--batch", type=Whole(1), help="Batch handed to the callable.")
     def wrapped(chip: str | None, level: int | None, pairs: tuple[str, ...], **rest: Any) -> Any:
         options: dict[str, Any] = {"optimization_level": 2 if level is None else level}

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from temper.cli.model import option_pairs
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Number, Picture, Whole, named_values
 from temper.errors import UsageError
@@ -29,14 +30,7 @@ from temper.errors import UsageError
     type=click.Choice(["bfloat16", "float32", "keep"]),
     help="Cast the model first.",
 )
-@click.option(
-    "-O",
-    "--option",
-    "pairs",
-    multiple=True,
-    metavar="NAME=VALUE",
-    help="A compile option to keep fixed.",
-)
+@option_pairs("A compile option to keep fixed.")
 @click.option(
     "--objective",
     default="throughput",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import queue
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -25,7 +26,7 @@ from temper.errors import UsageError
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 
 
-class Device:
+class Device(ABC):
     """One stage: modules run in the order in which they were placed, on what was pushed to it."""
 
     all: ClassVar[list[Device]] = []
@@ -70,8 +71,9 @@ class Device:
             args, kwargs = tuple(flat(self.call(module, args, kwargs, verify_cfg))), {}
         return list(args)
 
+    @abstractmethod
     def call(self, module: Any, args: Any, kwargs: Any, verify_cfg: Any) -> Any:
-        raise NotImplementedError
+        """One module on its arguments."""
 
 
 class CPUDevice(Device):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from temper.etl import kernel as k
 
 _DTYPES = (np.float32, np.int32, np.int64)
+_LONGEST_ROW = 16 << 20  # as the kernels have it (kernels/etl_text.hpp, kLongestRow)
 
 
 class PureColumn:
@@ -109,6 +110,8 @@ class PurePlan:
         while begin + pos < end and pos < len(data) and at + rows < capacity:
             stop = data.find(b"\n", pos)
             stop = len(data) if stop < 0 else stop
+            if stop - pos > _LONGEST_ROW:
+                return k.Parsed(rows, lines, begin + pos, tuple(reasons), tuple(bad[:20]), "long")
             fields = data[pos:stop].decode("latin-1").split(delimiter)
             values: list[Any] = []
             fault: k.Malformed | None = None
