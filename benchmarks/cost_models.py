@@ -22,9 +22,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from temper.compiler.pipeline import compile_model
 from temper.cost import estimate
 from temper.errors import TemperError
-from temper.frontend.pipeline import compile_model
 
 Made = tuple[nn.Module, tuple[Any, ...]]
 

@@ -24,13 +24,13 @@ from pathlib import Path
 from typing import Any
 
 from temper.chips import get
+from temper.placement.window_modes import own_peak_bytes
 from temper.program import Memory, Op, TensorSpec
 from temper.program.allocator import tensor_bank_bytes
 from temper.program.circular_buffers import circular_buffer_bytes
 from temper.program.compute_config import default_compute
 from temper.program.conv_config import choose as choose_conv
 from temper.program.conv_config import window_of
-from temper.program.window_modes import own_peak_bytes
 
 LIMIT = 0.10
 L1_SMALL = 32_768

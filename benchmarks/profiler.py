@@ -17,17 +17,18 @@ import time
 from pathlib import Path
 
 from temper.cost import estimate
-from temper.profiler.log import ProcessLog
-from temper.profiler.recorder import Recorder
-from temper.profiler.records import Run
-from temper.profiler.writers import (
+from temper.program import Op, Program, Source, TensorSpec
+from temper.record.log import ProcessLog
+from temper.record.recorder import Recorder
+from temper.report.writers import (
     write_device_log,
     write_ops_csv,
     write_perfetto,
     write_run,
     write_tracy,
 )
-from temper.program import Op, Program, Source, TensorSpec
+from temper.run.logs import run_from_logs
+from temper.run.records import Run
 
 _TURNS, _CALLS = 40, 50
 _PERF_REPORT = (
@@ -65,7 +66,7 @@ def run_of(ops: int, depth: int = 25) -> Run:
         now += 1_000
     recorder.flush()
     log.close()
-    return Run.from_logs([log])
+    return run_from_logs([log])
 
 
 def recording() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from temper.compiler.pipeline import compile_model
 from temper.cost import estimate
 from temper.errors import OutOfMemoryError
-from temper.frontend.pipeline import compile_model
 
 
 def main() -> None:

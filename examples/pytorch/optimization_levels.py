@@ -8,8 +8,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
+from temper.compiler.pipeline import compile_model
 from temper.cost import estimate
-from temper.frontend.pipeline import compile_model
 
 
 def make() -> nn.Module:

@@ -6,7 +6,7 @@ import importlib
 from typing import Any
 
 from temper._version import __version__
-from temper.runtime.host import limit_spinning
+from temper.process import limit_spinning
 
 limit_spinning()  # takes effect only where temper is imported before torch
 
@@ -14,17 +14,17 @@ limit_spinning()  # takes effect only where temper is imported before torch
 # as `temper doctor` never import torch.
 _PUBLIC = {
     "TemperError": "temper.errors",
-    "apply_weight_dtype_overrides": "temper.frontend.weight_overrides",
+    "apply_weight_dtype_overrides": "temper.weights.overrides",
     "bench": "temper.tuning.bench",
-    "compile": "temper.runtime.compiled",
-    "dump_weight_names": "temper.frontend.weight_overrides",
+    "compile": "temper.frontdoor.compiled",
+    "dump_weight_names": "temper.weights.overrides",
     "formats": "",
-    "profile": "temper.profiler.session",
-    "remove_weight_dtype_overrides": "temper.frontend.weight_overrides",
+    "profile": "temper.frontdoor.session",
+    "remove_weight_dtype_overrides": "temper.weights.overrides",
     "set_custom_compile_options": "temper.options",
-    "signpost": "temper.profiler.session",
-    "stats": "temper.runtime.stats",
-    "warmup": "temper.runtime.compiled",
+    "signpost": "temper.frontdoor.session",
+    "stats": "temper.frontdoor.stats",
+    "warmup": "temper.frontdoor.compiled",
 }
 
 __all__ = ["__version__", *sorted(_PUBLIC)]  # noqa: PLE0604 - all are strings

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from temper import clock
 from temper.compat import clock as virtual
 from temper.errors import UsageError
-from temper.runtime import clock
 
 READERS = ("perf_counter", "monotonic", "time")
 
@@ -105,7 +105,7 @@ def test_an_unknown_clock_is_an_error() -> None:
 
 
 def test_the_command_stamps_the_clock_on_stderr(tmp_path: Path) -> None:
-    (tmp_path / "s.py").write_text("from temper.runtime import clock\nprint(clock.mode())\n")
+    (tmp_path / "s.py").write_text("from temper import clock\nprint(clock.mode())\n")
     for mode in clock.MODES:
         done = subprocess.run(
             [sys.executable, "-m", "temper", "run", "--clock", mode, "s.py"],

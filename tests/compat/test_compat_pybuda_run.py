@@ -260,7 +260,7 @@ def test_a_hugging_face_pipeline_generates_with_one_program() -> None:
     tokenizers = pytest.importorskip("tokenizers")
     from pybuda.transformers.pipeline import pipeline
 
-    from temper.runtime.loaded import loaded_graphs
+    from temper.frontdoor.loaded import loaded_graphs
 
     words = {"[PAD]": 0, "[UNK]": 1, "my": 2, "name": 3, "is": 4, "thomas": 5}
     made = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))

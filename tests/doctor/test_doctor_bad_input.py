@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from doctor_trees import CARD, HWMON, apply, host, machine, write
 
-from temper.doctor import Context, run, smi, telemetry
-from temper.doctor.commands import _run
-from temper.doctor.machine import DirectoryMachine, LiveMachine, MemoryMachine, open_machine
+from temper.doctor import Context, run
 from temper.errors import BadFileError, UsageError
+from temper.machine import smi, telemetry
+from temper.machine.archive import open_machine
+from temper.machine.commands import _run
+from temper.machine.machine import DirectoryMachine, LiveMachine, MemoryMachine
 
 GARBAGE = ["", "\0\0\0", "N/A", "ÿþ", "-" * 5000, "0x", "99999999999999999999999", "{", "1e309"]
 

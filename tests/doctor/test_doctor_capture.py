@@ -12,8 +12,9 @@ from doctor_trees import BOARDS, machine, write
 
 from temper.doctor import Context, run
 from temper.doctor.capture import Scrubber, capture
-from temper.doctor.facts import HostFacts
-from temper.doctor.machine import LiveMachine, MemoryMachine, open_machine
+from temper.machine.archive import open_machine
+from temper.machine.facts import HostFacts
+from temper.machine.machine import LiveMachine, MemoryMachine
 
 TRAP = {"/proc/4711/fd/7": "/dev/tenstorrent/0", "/proc/4711/comm": "python3",
         "/proc/4711/fd/8": "/home/alice/private.txt"}  # fmt: skip

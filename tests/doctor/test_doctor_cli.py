@@ -15,9 +15,9 @@ from doctor_trees import CARD, HWMON, host, machine, write
 
 from temper.cli.doctor import command as doctor
 from temper.cli.monitor import command as monitor
-from temper.doctor import telemetry
-from temper.doctor.machine import DirectoryMachine, LiveMachine
 from temper.errors import TemperError, UsageError
+from temper.machine import telemetry
+from temper.machine.machine import DirectoryMachine, LiveMachine
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "setup_hugepages.sh"
 

@@ -8,7 +8,7 @@ import pytest
 from doctor_trees import BDF, BOARDS, CARD, HWMON, MOUNT, PAGES, apply, host, machine, tt_smi
 
 from temper.doctor import Context, Report, run
-from temper.doctor.machine import MemoryMachine
+from temper.machine.machine import MemoryMachine
 
 ONE_G = f"{PAGES}/hugepages-1048576kB/nr_hugepages"
 TWO_M = f"{PAGES}/hugepages-2048kB/nr_hugepages"

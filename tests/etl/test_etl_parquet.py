@@ -17,7 +17,7 @@ from pyarrow import parquet
 
 from temper import etl
 from temper.errors import BadFileError
-from temper.etl import decode, kernel
+from temper.etl import decode, kernel, kernel_types
 from temper.etl.execute import Position
 from temper.etl.sources import Source, open_sources
 
@@ -126,7 +126,7 @@ def test_files_of_pyarrow_read_as_pyarrow_reads_them(
         write_statistics=data.draw(st.booleans()),
         store_schema=data.draw(st.booleans()),
     )
-    policy = data.draw(st.sampled_from(kernel.POLICIES))
+    policy = data.draw(st.sampled_from(kernel_types.POLICIES))
     assert outcome(path, native=True, on_error=policy) == outcome(
         path, native=False, on_error=policy
     )

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from temper.compiler.pipeline import Built, compile_model
 from temper.formats import pcc
-from temper.frontend.pipeline import Built, compile_model
-from temper.runtime.executor import Executor
+from temper.targets.virtual.executor import Executor
 
 Forward = Callable[[torch.Tensor], torch.Tensor]
 

@@ -8,8 +8,8 @@ from programs import cnn, mlp, transformer
 
 from temper.chips import get
 from temper.cli.memory import sram_lines
+from temper.placement.place import place
 from temper.program.memory_plan import plan
-from temper.program.placement import place
 
 N150 = get("n150")
 

@@ -7,8 +7,8 @@ from programs import Draft, mlp, transformer
 
 from temper.chips import get
 from temper.errors import OutOfMemoryError
+from temper.placement.place import place
 from temper.program import HOST, Op, TensorSpec
-from temper.program.placement import place
 from temper.program.trace_size import check_region, region_for, trace_bytes
 
 N150 = get("n150")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from temper.frontend.weight_config import match_rules, read_config, weight_slots
 from temper.tuning.globs import compress, meaning
+from temper.weights.config import match_rules, read_config, weight_slots
 
 NAMES = [
     f"encoder.layer.{i}.{part}.weight"

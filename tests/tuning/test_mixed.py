@@ -9,8 +9,8 @@ import pytest
 import torch
 from tiny import make, three
 
+from temper.compiler.pipeline import compile_model
 from temper.formats import pcc
-from temper.frontend.pipeline import compile_model
 from temper.tuning.accuracy import floors
 from temper.tuning.engine import Engine, Setting
 from temper.tuning.globs import compress

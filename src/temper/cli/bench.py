@@ -94,7 +94,7 @@ def command(
     if not model:
         raise UsageError("temper bench needs a model", try_=["model.py:make", "--lint script.py"])
     from temper import chips
-    from temper.profiler.files import check_writable
+    from temper.files import check_writable
     from temper.tuning import baseline
     from temper.tuning.bench import bench_all
     from temper.tuning.bench_json import as_json as document

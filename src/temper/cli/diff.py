@@ -12,7 +12,7 @@ from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Share, Whole
 
 if TYPE_CHECKING:
-    from temper.profiler.compare import Comparison
+    from temper.report.compare import Comparison
 
 
 @click.command(
@@ -35,8 +35,8 @@ def command(before: Path, after: Path, allowed: float | None, limit: int, as_jso
     Ops are matched by module path, then by order. Times are of one warm call where both profiles
     are run folders; of everything in the file where one is a CSV.
     """
-    from temper.profiler.compare import compare
-    from temper.profiler.opening import open_profile
+    from temper.report.compare import compare
+    from temper.run.opening import open_profile
 
     compared = compare(open_profile(before), open_profile(after))
     failed = allowed is not None and compared.ratio > allowed
@@ -51,7 +51,7 @@ def command(before: Path, after: Path, allowed: float | None, limit: int, as_jso
 
 
 def _print(compared: Comparison, limit: int) -> None:
-    from temper.profiler.terminal import time_text
+    from temper.report.terminal import time_text
 
     out = console()
     unit = "a warm call" if compared.per_call else "in all"
@@ -99,7 +99,7 @@ def _print(compared: Comparison, limit: int) -> None:
 
 def _print_parts(compared: Comparison) -> None:
     """Where else the total changed: gaps, host, link, waiting."""
-    from temper.profiler.terminal import time_text
+    from temper.report.terminal import time_text
 
     scale_a = 1 / compared.before.calls if compared.per_call else 1
     scale_b = 1 / compared.after.calls if compared.per_call else 1

@@ -78,7 +78,7 @@ def command(
     if message is not None:
         _explain(message, chip, as_json)
         return
-    from temper.doctor.machine import open_machine
+    from temper.machine.archive import open_machine
 
     machine = open_machine(root)
     if capture_to:
@@ -88,7 +88,8 @@ def command(
         click.echo(f"{capture_to}: {count} files, serial numbers and host names removed.")
         click.echo(f"Look through it before sharing; examine: temper doctor --root {capture_to}")
         return
-    from temper.doctor.registry import Context, run
+    from temper.doctor.examination import run
+    from temper.doctor.registry import Context
 
     context = Context(machine, use_tt_smi=not no_tt_smi, judge_host=symptom is not None)
     if symptom:

@@ -28,7 +28,7 @@ def command(
 ) -> None:
     """Explain MODEL (file.py:callable) rung by rung: float32 level 0 up to block formats."""
     from temper import chips
-    from temper.profiler.files import check_writable
+    from temper.files import check_writable
     from temper.tuning.ladder import explain
 
     board = chips.get(chip)

@@ -43,7 +43,7 @@ def command(
     DRAM is the whole chip's: weights, inputs, activations and the trace region. All figures are
     computed, none is measured.
     """
-    from temper.frontend.pipeline import compile_model
+    from temper.compiler.pipeline import compile_model
     from temper.options import resolve
     from temper.program.memory_plan import plan
 

@@ -10,7 +10,7 @@ import click
 from temper.cli.values import Whole, named_values
 
 if TYPE_CHECKING:
-    from temper.frontend.loader import Loaded
+    from temper.frontdoor.loader import Loaded
 
 
 def option_pairs(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -41,6 +41,6 @@ def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def load_model(argument: str, batch: int | None = None) -> Loaded:
     """The model argument of a command, loaded; torch is imported here and not before."""
-    from temper.frontend.loader import load
+    from temper.frontdoor.loader import load
 
     return load(argument, batch)

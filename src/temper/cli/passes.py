@@ -20,7 +20,7 @@ def command(
     model: str, options: dict[str, object], batch: int | None, show_program: bool, as_json: bool
 ) -> None:
     """Compile MODEL (file.py:callable or package.module:callable) and list the passes."""
-    from temper.frontend.pipeline import compile_model
+    from temper.compiler.pipeline import compile_model
     from temper.program.text import to_text
 
     loaded = load_model(model, batch)

@@ -35,7 +35,7 @@ def command(output: Path | None, port: int | None, command_line: tuple[str, ...]
 
     COMMAND is one quoted text for the shell, or the words as you would type them.
     """
-    from temper.profiler.capture import profile_command
+    from temper.frontdoor.profile_command import profile_command
 
     whole = command_line[0] if len(command_line) == 1 else shlex.join(command_line)
     directory = output or Path("results") / "perf" / time.strftime("run_%Y_%m_%d_%H_%M_%S")

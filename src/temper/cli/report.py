@@ -37,15 +37,15 @@ def command(
 
     Totals, the few ops that matter and why, memory, and what to change about it.
     """
-    from temper.profiler.advising import advise_profile
-    from temper.profiler.opening import open_profile
-    from temper.profiler.summary import group_by, summarise, top_ops
-    from temper.profiler.terminal import print_report
+    from temper.report.advising import advise_profile
+    from temper.report.summary import group_by, summarise, top_ops
+    from temper.report.terminal import print_report
+    from temper.run.opening import open_profile
 
     opened = open_profile(profile)
     advice = [] if no_advice else advise_profile(opened)
     if html is not None:
-        from temper.profiler.html import write_html
+        from temper.report.html import write_html
 
         write_html(opened, html, advice=advice)
         click.echo(f"{html}: open it in a browser")

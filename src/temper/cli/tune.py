@@ -101,7 +101,7 @@ def command(
 ) -> None:
     """Find the fastest setting of MODEL (file.py:callable) that stays accurate."""
     from temper import chips
-    from temper.profiler.files import check_writable
+    from temper.files import check_writable
 
     board = chips.get(chip).name
     for path in (picture, page):
@@ -180,8 +180,8 @@ def _tune(
     output: Path,
     replay: int | None,
 ) -> None:
-    from temper.frontend.loader import find
-    from temper.profiler.files import check_writable
+    from temper.files import check_writable
+    from temper.frontdoor.loader import find
     from temper.tuning.accuracy import floors
     from temper.tuning.tune import replay_trial, tune
     from temper.tuning.tune_output import draw_front, write

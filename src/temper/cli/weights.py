@@ -12,8 +12,8 @@ from temper.cli import run_command
 from temper.cli.output import console, emit_json, json_option, only_json, table
 
 if TYPE_CHECKING:
-    from temper.frontend.forge_loader import NamedModel
-    from temper.frontend.weight_explain import Explanation
+    from temper.compiler.weight_explain import Explanation
+    from temper.frontdoor.forge_loader import NamedModel
 
 _EPILOG = """\b
 Examples:
@@ -45,7 +45,7 @@ def command() -> None:
               help="Write this file instead of standard output.")  # fmt: skip
 def template(model: str, default_dtype: str, output: Path | None) -> None:
     """Print an override file with every weight of MODEL (file.py:callable, or a loader file)."""
-    from temper.frontend.weight_overrides import dump_weight_names
+    from temper.weights.overrides import dump_weight_names
 
     with only_json():
         named = _named_model(model)
@@ -127,8 +127,8 @@ def template_command(
     as_json: bool,
 ) -> None:
     """Write a weight-format file with every weight of a model, to be edited and applied."""
-    from temper.frontend.weight_op import override_dtype
-    from temper.frontend.weight_overrides import dump_weight_names
+    from temper.weights.op import override_dtype
+    from temper.weights.overrides import dump_weight_names
 
     override_dtype(default_dtype)
     if list_variants:
@@ -166,7 +166,7 @@ def _named_model(
     argument: str, variant: str | None = None, auto_class: str = "AutoModelForCausalLM"
 ) -> NamedModel:
     from temper.errors import UsageError
-    from temper.frontend import forge_loader, loader
+    from temper.frontdoor import forge_loader, loader
 
     if _is_callable_argument(argument):
         if variant is not None:
@@ -178,7 +178,7 @@ def _named_model(
 
 
 def _list_variants(argument: str, as_json: bool) -> None:
-    from temper.frontend import forge_loader
+    from temper.frontdoor import forge_loader
 
     if _is_callable_argument(argument):
         names: list[str] = []
@@ -192,9 +192,9 @@ def _list_variants(argument: str, as_json: bool) -> None:
 
 
 def _explained(model: str, config: str) -> Explanation:
-    from temper.frontend import loader
-    from temper.frontend.weight_config import read_config
-    from temper.frontend.weight_explain import explain as explain_rules
+    from temper.compiler.weight_explain import explain as explain_rules
+    from temper.frontdoor import loader
+    from temper.weights.config import read_config
 
     rules = read_config(config)
     if not _is_callable_argument(model):

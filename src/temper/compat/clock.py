@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from temper import clock
 from temper.errors import UsageError
-from temper.runtime import clock
 
 _NAMES = ("perf_counter", "monotonic", "time")
 # What waits for real events: with a clock that stands still its deadlines would never come.

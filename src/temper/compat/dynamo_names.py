@@ -15,7 +15,7 @@ _NAMES = ("openxla", "openxla_eval", "tt-experimental", "tt-legacy")
 def register() -> None:
     from torch._dynamo.backends import registry
 
-    from temper.runtime.backend import tt
+    from temper.frontdoor.backend import tt
 
     for name in _NAMES:
         registry._BACKENDS.setdefault(name, None)

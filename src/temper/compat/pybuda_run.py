@@ -12,7 +12,7 @@ from temper.compat import pybuda_config as config
 from temper.compat.missing import note
 from temper.compat.pybuda_compiled import CompiledPipeline
 from temper.compat.pybuda_device import Device, Inputs, TTDevice, as_inputs
-from temper.compat.pybuda_module import Tensor, torch_module
+from temper.compat.pybuda_module import RUN_INFERENCE, Tensor, torch_module
 from temper.compat.pybuda_verify import VerifyConfig
 from temper.errors import UsageError
 
@@ -224,3 +224,6 @@ def _through(device: Device, values: Inputs, verify_cfg: VerifyConfig | None) ->
 
 def _put(outputs: Any, found: Sequence[torch.Tensor]) -> None:
     outputs.put([Tensor.create_from_torch(value) for value in found])
+
+
+RUN_INFERENCE[:] = [run_inference]

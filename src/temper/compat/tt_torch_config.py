@@ -130,7 +130,7 @@ class BackendOptions(Mapping[str, Any]):
 def backend(module: Any, example_inputs: Sequence[Any], options: Any = None, **_: Any
             ) -> Callable[..., Any]:  # fmt: skip
     """tt-torch's Dynamo backend, running on the virtual chip."""
-    from temper.runtime.backend import tt
+    from temper.frontdoor.backend import tt
 
     return tt(module, example_inputs, options=options_of(options))
 

@@ -12,7 +12,7 @@ from temper.errors import UsageError
 def tt_profile() -> None:
     """The command ``tt_profile``: what it runs was written for tt-torch, so it gets stand-ins."""
     from temper.compat import children
-    from temper.profiler.tt_profile import main
+    from temper.frontdoor.tt_profile import main
 
     main(environment=children.environment("wall"))
 
@@ -38,8 +38,8 @@ class Profiler:
 
     def setup_tracy_server(self) -> str:
         """Starts capturing on a loopback port; returns it."""
-        from temper.profiler.environment import PORT_VARIABLE
-        from temper.profiler.server import CaptureServer
+        from temper.frontdoor.environment import PORT_VARIABLE
+        from temper.record.server import CaptureServer
 
         if self._server is not None:
             raise UsageError("the capture server is running already")
@@ -50,16 +50,16 @@ class Profiler:
 
     def close_capture_tool_process(self) -> None:
         """Stops capturing and writes the report."""
-        from temper.profiler.environment import PORT_VARIABLE
-        from temper.profiler.records import Run
-        from temper.profiler.writers import write_run
+        from temper.frontdoor.environment import PORT_VARIABLE
+        from temper.report.writers import write_run
+        from temper.run.logs import run_from_logs
 
         if self._server is None:
             return
         server, self._server = self._server, None
         os.environ.pop(PORT_VARIABLE, None)
         server.wait_until_idle(3.0)
-        run = Run.from_logs(server.stop(), source="tt_torch.Profiler")
+        run = run_from_logs(server.stop(), source="tt_torch.Profiler")
         report = Path(self.profile_ops_perf_report)
         write_run(run, report.with_suffix(""), csv=report)
 

@@ -6,7 +6,7 @@ import math
 import re
 
 from temper.chips import Chip
-from temper.doctor.explain import grouped, number_after
+from temper.doctor.known import grouped, number_after
 
 _TRACE_PAGE = 8192  # each bank's share of the trace region is rounded up to this
 

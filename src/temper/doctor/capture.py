@@ -1,4 +1,4 @@
-"""Capturing a machine into an archive without names or serial numbers, and reading one safely.
+"""Capturing a machine into an archive without names or serial numbers.
 
 A capture holds exactly the files that the checks read. It is a plain tar of small text files;
 reading keeps it in memory, so that nothing in a stranger's archive is ever written to disk.
@@ -15,21 +15,19 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from temper.doctor import telemetry
-from temper.doctor.facts import HostFacts
-from temper.doctor.machine import (
+from temper.doctor.examination import run
+from temper.doctor.registry import Context
+from temper.errors import UsageError
+from temper.machine import telemetry
+from temper.machine.commands import CommandOutput
+from temper.machine.facts import HostFacts
+from temper.machine.machine import (
     FACTS_FILE,
     LATER_SUFFIX,
     MAX_FILE_BYTES,
-    CommandOutput,
     Machine,
-    MemoryMachine,
 )
-from temper.doctor.registry import Context, run
-from temper.errors import BadFileError, UsageError
 
-_MAX_ARCHIVE_BYTES = 64 << 20
-_MAX_MEMBERS = 20_000
 _REMOVED = "removed"
 _UPI_MASK = 0xFFFFF << 36  # the board type within a board id; the rest is the serial number
 _SECRET_KEYS = re.compile(r"hostname|user|cmdline|serial|asic_id|coords", re.I)
@@ -38,41 +36,7 @@ _IPV4 = re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}\b")
 _HOME = re.compile(r"/(home|Users)/[^/\s:\"']+")
 
 
-def read_archive(path: Path) -> MemoryMachine:
-    """Files of a capture; links, devices, escaping names and oversized members are refused."""
-
-    def bad(what: str) -> BadFileError:
-        return BadFileError(f"{path.name}: {what}", needs="a tar made by 'temper doctor --capture'")
-
-    if path.stat().st_size > _MAX_ARCHIVE_BYTES:
-        raise bad(f"larger than {_MAX_ARCHIVE_BYTES >> 20} MiB")
-    files: dict[str, bytes] = {}
-    try:
-        # "r:" accepts no compression, so a small file cannot unpack into a large one.
-        with tarfile.open(path, "r:") as archive:
-            for count, member in enumerate(archive):
-                if count >= _MAX_MEMBERS:
-                    raise bad(f"more than {_MAX_MEMBERS} members")
-                if member.isdir():
-                    continue
-                parts = member.name.split("/")
-                if not member.isreg() or member.issparse():
-                    raise bad(f"{member.name[:80]!r} is no plain file (links are not followed)")
-                if member.name.startswith("/") or ".." in parts or "\0" in member.name:
-                    raise bad(f"{member.name[:80]!r} leads out of the archive")
-                if member.size > MAX_FILE_BYTES:
-                    raise bad(f"{member.name[:80]!r} is larger than {MAX_FILE_BYTES >> 20} MiB")
-                content = archive.extractfile(member)
-                if content is not None:
-                    files["/".join(part for part in parts if part != ".")] = content.read()
-    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
-        raise bad(f"not a plain tar archive ({error})") from None
-    if FACTS_FILE.lstrip("/") not in files:
-        raise bad("no capture.json in it")
-    return MemoryMachine(files, path.name)
-
-
-class Recorder(Machine):
+class ReadRecorder(Machine):
     """Passes reads through to another machine and remembers what was there."""
 
     def __init__(self, inner: Machine) -> None:
@@ -127,7 +91,7 @@ class Recorder(Machine):
 
 def capture(machine: Machine, out: Path) -> int:
     """Write what all checks read, scrubbed, as a tar; returns the number of files."""
-    recorder = Recorder(machine)
+    recorder = ReadRecorder(machine)
     context = Context(recorder)
     run(context)
     telemetry.read(recorder, context.cards)

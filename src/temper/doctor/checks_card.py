@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from temper.doctor import versions
-from temper.doctor.cards import TITLES, Card
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
+from temper.machine.cards import TITLES, Card
 
 MODULE = "/sys/module/tenstorrent"
 _KMD = "tt-kmd"

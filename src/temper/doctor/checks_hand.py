@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from temper.doctor.cards import Card
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
+from temper.machine.cards import Card
 
 # The tuning guide's power supplies; it names none for the newer boards.
 GUIDE_SUPPLY_W = {"e75": 750, "e150": 1000}

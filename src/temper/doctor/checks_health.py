@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
-from temper.doctor.telemetry import CardReading, read_card
+from temper.machine.telemetry import CardReading, read_card
 
 # The tuning guide's limits: below 75 C; below 75 W on e75 and 200 W on e150.
 GUIDE_TEMPERATURE_C = 75.0

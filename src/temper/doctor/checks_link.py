@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import re
 
-from temper.doctor.cards import Card
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
+from temper.machine.cards import Card
+from temper.machine.link import generation
 
-GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 EXPECTED_GENERATION = {"grayskull": 4, "wormhole_b0": 4, "blackhole": 5}
 # Usable GB/s of one lane after encoding, by generation.
 LANE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 _SOURCE = "sysfs current_link_*; board specification"
-
-
-def generation(text: str | None) -> int | None:
-    """``"16.0 GT/s PCIe"`` -> 4."""
-    found = re.match(r"(\d+(?:[.,]\d+)?)\s*GT/s", text or "")
-    return GENERATIONS.get(float(found.group(1).replace(",", "."))) if found else None
 
 
 @check("pcie", "link")

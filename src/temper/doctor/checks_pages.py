@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from temper.doctor.cards import PAGES_WANTED
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
+from temper.machine.cards import PAGES_WANTED
 
 PAGES = "/sys/kernel/mm/hugepages"
 OVERRIDE = "/opt/tenstorrent/bin/hugepages-override.txt"

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from temper.chips import CHIPS, Chip
+from temper.doctor.messages import MESSAGES
 
 MAX_MESSAGE = 200_000
-Arithmetic = Callable[[str, Chip], list[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """One kind of message: how to recognise it and what to say of it."""
-
-    name: str
-    pattern: str
-    title: str
-    means: str
-    ways: tuple[str, str, str]
-    source: str
-    arithmetic: Arithmetic | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +30,6 @@ class Explanation:
 
 def explain(message: str, chip: Chip) -> list[Explanation]:
     """Every known message in the text, the most specific first; empty when none is known."""
-    from temper.doctor.messages import MESSAGES  # compiled only when asked
-
     # Logs wrap lines and colour words; a message is matched as one line of plain text.
     plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", message[:MAX_MESSAGE])
     flat = re.sub(r"\s+", " ", plain).strip()
@@ -69,19 +54,6 @@ def explain(message: str, chip: Chip) -> list[Explanation]:
         )
     specific = [item for item in found if not item.name.startswith("other-")]
     return specific or found[:1]
-
-
-def number_after(text: str, *patterns: str) -> int | None:
-    """The first integer that one of the patterns captures."""
-    for pattern in patterns:
-        match = re.search(pattern, text, re.I)
-        if match:
-            return int(match.group(1))
-    return None
-
-
-def grouped(value: int) -> str:
-    return f"{value:,}".replace(",", " ")
 
 
 def _chip_of(text: str, default: Chip) -> Chip:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from temper.doctor import arithmetic
-from temper.doctor.explain import Known
+from temper.doctor.known import Known
 
 _HUGEPAGES = (
     "scripts/setup_hugepages.sh 4 shows what to do, --apply does it (1 GiB pages, not 2 MiB)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from temper.doctor import arithmetic
-from temper.doctor.explain import Known
+from temper.doctor.known import Known
 
 MESSAGES = (
     Known(

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from temper.doctor.machine import printable
-from temper.doctor.telemetry import CardReading
+from temper.machine.machine import printable
+from temper.machine.telemetry import CardReading
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -1,16 +1,16 @@
-"""The list of checks, and running them so that no broken file can stop the others."""
+"""The list of checks, and what each of them is given."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from temper.doctor import cards as card_module
-from temper.doctor import smi
-from temper.doctor.cards import Card
-from temper.doctor.finding import Finding, Report
-from temper.doctor.machine import Machine
+from temper.doctor.finding import Finding
+from temper.machine import cards as card_module
+from temper.machine import smi
+from temper.machine.cards import Card
+from temper.machine.machine import Machine
 
 TOPICS = ("card", "driver", "link", "pages", "health", "host", "software", "by hand")
 
@@ -72,40 +72,3 @@ def check(name: str, topic: str) -> Callable[[Function], Function]:
         return function
 
     return add
-
-
-def run(context: Context, only: Iterable[str] = ()) -> Report:
-    """Run all checks, or those named."""
-    load()
-    wanted = set(only)
-    findings: list[Finding] = []
-    for entry in sorted(CHECKS, key=lambda item: TOPICS.index(item.topic)):
-        if wanted and entry.name not in wanted:
-            continue
-        try:
-            findings += entry.function(context)
-        except Exception as error:  # a file nobody foresaw must not hide the other checks
-            findings.append(
-                Finding(
-                    entry.name,
-                    entry.topic,
-                    "note",
-                    f"this check could not finish: {type(error).__name__}: {error}"[:200],
-                    fix="run 'temper doctor --capture out.tar' and report it with the archive",
-                )
-            )
-    labels = tuple(card.label for card in context.cards)
-    return Report(context.machine.name, labels, tuple(findings))
-
-
-def load() -> None:
-    """Import the modules that register checks."""
-    from temper.doctor import (  # noqa: F401 - registration is their effect
-        checks_card,
-        checks_hand,
-        checks_health,
-        checks_host,
-        checks_link,
-        checks_pages,
-        checks_software,
-    )

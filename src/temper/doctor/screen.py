@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from temper.doctor.finding import Finding, Report
-from temper.doctor.machine import printable
 from temper.doctor.registry import TOPICS
+from temper.machine.machine import printable
 
 if TYPE_CHECKING:
     from temper.doctor.diagnosis import Diagnosis

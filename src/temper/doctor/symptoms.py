@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from temper.doctor import card_stream
 from temper.doctor.bandwidth import measure_memory, measure_wake_us
-from temper.doctor.diagnosis import Patient, Step, Tree, from_check
-from temper.doctor.telemetry import read_card
+from temper.doctor.steps import Patient, Step, Tree, from_check
+from temper.machine.telemetry import read_card
 
 # The guide's expected GB/s of preprocessing, input plus output bytes: min, typical, max.
 GUIDE_GBPS: dict[str, dict[str, tuple[float, float, float]]] = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from temper.etl import kernel
+from temper.etl import kernel, kernel_types
 from temper.etl.parquet import BATCH_ROWS
 from temper.etl.plan import ColumnPlan
 from temper.etl.sources import Source
@@ -60,7 +60,7 @@ class Decoder:
     def done(self) -> bool:
         return self._rows is not None and self.row >= self._rows
 
-    def read(self, buffers: Sequence[kernel.Buffer], at: int, room: int) -> tuple[int, list[Fault]]:
+    def read(self, buffers: Sequence[kernel_types.Buffer], at: int, room: int) -> tuple[int, list[Fault]]:
         """Writes up to ``room`` rows from ``at`` on; 0 rows when the decoder gives up."""
         try:
             self._next_group()
@@ -75,7 +75,7 @@ class Decoder:
         self.row += rows
         return rows, faults
 
-    def _take(self, buffers: Sequence[kernel.Buffer], at: int, rows: int) -> list[Fault]:
+    def _take(self, buffers: Sequence[kernel_types.Buffer], at: int, rows: int) -> list[Fault]:
         assert self._group is not None
         found = self._group.read(rows, [buffer[at : at + rows] for buffer in buffers])
         self._left -= rows

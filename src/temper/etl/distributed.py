@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from temper.errors import TemperError, UsageError
-from temper.etl import kernel, vocabulary
+from temper.etl import kernel, kernel_types, vocabulary
 from temper.etl.execute import Counters, Executor, Position, total_bytes
 from temper.etl.output import VOCABULARY, Output, fingerprint
 from temper.etl.pipeline import Paths, Pipeline, Report
@@ -57,7 +57,7 @@ def count_split(pipeline: Pipeline, split: Split) -> dict[str, Words]:
     }
     executor = Executor(
         every, pipeline.schema, on_error=pipeline.on_error, vocabularies=live,
-        modes=dict.fromkeys(live, kernel.COUNT), rows_per_part=pipeline.rows_per_part,
+        modes=dict.fromkeys(live, kernel_types.COUNT), rows_per_part=pipeline.rows_per_part,
     )  # fmt: skip
     for _, buffers in executor.parts(split.sources):
         executor.release(buffers)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from temper.errors import BadFileError
-from temper.etl import arrow, kernel
+from temper.etl import arrow, kernel, kernel_types
 from temper.etl.decode import Decoder
 from temper.etl.operators import EmbeddingLookup, OneHot
 from temper.etl.plan import KIND_CODES, ColumnPlan, Step
@@ -82,7 +82,7 @@ class Executor:
         schema: Schema,
         *,
         on_error: str,
-        vocabularies: Mapping[str, kernel.Vocabulary],
+        vocabularies: Mapping[str, kernel_types.Vocabulary],
         modes: Mapping[str, int],
         rows_per_part: int,
     ) -> None:
@@ -92,7 +92,7 @@ class Executor:
         self.vocabularies = vocabularies
         self.modes = modes
         self.rows_per_part = rows_per_part
-        self.capacity = max(rows_per_part, kernel.MOST_ROWS_A_BLOCK)
+        self.capacity = max(rows_per_part, kernel_types.MOST_ROWS_A_BLOCK)
         self.counters = Counters()
         self._kernels: dict[tuple[str, ...], kernel.Plan] = {}
         self._columnar = kernel.Plan([plan.kernel_spec for plan in self.plans])
@@ -272,7 +272,7 @@ class Executor:
 
     def _note(self, source: Source, line: int, column: str, reason: int, text: str) -> None:
         where = f"{source.path}, row {line}" + (f", column {column}" if column else "")
-        told = f"{where}: {kernel.REASONS[reason]}: {text!r}"
+        told = f"{where}: {kernel_types.REASONS[reason]}: {text!r}"
         if self.on_error == "error":
             raise BadFileError(
                 told,
@@ -283,18 +283,18 @@ class Executor:
 
     def _count(self, reason: int, count: int) -> None:
         if count and reason:
-            name = kernel.REASONS[reason]
+            name = kernel_types.REASONS[reason]
             self.counters.malformed[name] = self.counters.malformed.get(name, 0) + count
 
     def _words(self, buffers: Buffers, at: int, rows: int) -> None:
         """Runs the vocabularies over the rows just written, columns in parallel."""
-        tasks: dict[str, kernel.Task] = {}
+        tasks: dict[str, kernel_types.Task] = {}
         for index, plan in enumerate(self.plans):
             if plan.name not in self.modes or not rows:
                 continue
             oov = plan.map.oov if plan.map else 0
             values, out = buffers.chain[index], buffers.out[index]
-            tasks[plan.name] = kernel.Task(
+            tasks[plan.name] = kernel_types.Task(
                 self.vocabularies[plan.name], self.modes[plan.name], values[at : at + rows],
                 out[at : at + rows], oov + 1, oov,
             )  # fmt: skip

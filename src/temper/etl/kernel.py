@@ -5,73 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from temper._version import __version__
-from temper.kernels import native as _native
-
-Buffer = npt.NDArray[Any]
-
-REASONS = (
-    "good",
-    "wrong number of columns",
-    "not an integer",
-    "not a number",
-    "not hexadecimal",
-    "out of range",
+from temper.etl import pure
+from temper.etl.kernel_types import (
+    POLICIES,
+    Buffer,
+    Malformed,
+    Parsed,
+    Task,
+    Vocabulary,
 )
-POLICIES = ("error", "skip", "fill")
-# Rows that one block of text can hold at most (kernels/etl_text.hpp, kBlock).
-MOST_ROWS_A_BLOCK = 256 << 10
-GROW, COUNT, MAP = 0, 1, 2
-
-
-@dataclass(frozen=True, slots=True)
-class Malformed:
-    """One malformed row: its line in the batch, the column (-1: the row), why, and the text."""
-
-    line: int
-    column: int
-    reason: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """What one call parsed: rows written, lines read, where the next row starts."""
-
-    rows: int
-    lines: int
-    next: int
-    reasons: tuple[int, ...]
-    malformed: tuple[Malformed, ...]
-    fault: str  # "", "read" (input error) or "long" (a row beyond 16 MiB)
-
-
-class Vocabulary(Protocol):
-    """Distinct keys in order of first appearance."""
-
-    full: bool
-
-    def __len__(self) -> int: ...
-    def add(self, keys: npt.NDArray[np.int64]) -> None: ...
-    def keys(self, to: npt.NDArray[np.int64], start: int) -> None: ...
-    def counts(self, to: npt.NDArray[np.int64]) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """One column for one vocabulary: grow, count or map ``values`` into ``out``."""
-
-    vocabulary: Vocabulary
-    mode: int
-    values: Buffer
-    out: Buffer
-    base: int = 1  # the first identifier
-    oov: int = 0
+from temper.kernels import native as _native
 
 
 def native() -> bool:
@@ -119,8 +67,6 @@ class Plan:
         if native():
             self._native: Any = _compiled().EtlPlan(self._specs)
         else:
-            from temper.etl import pure
-
             self._native = None
             self._pure = pure.PurePlan(self._specs)
 
@@ -197,8 +143,6 @@ def make_vocabulary(bound: int, max_keys: int) -> Vocabulary:
     if native():
         made: Vocabulary = _compiled().EtlVocabulary(bound, max_keys)
         return made
-    from temper.etl import pure
-
     return pure.PureVocabulary(max_keys)
 
 
@@ -212,8 +156,6 @@ def run_vocabularies(tasks: Sequence[Task]) -> list[int]:
         ]  # fmt: skip
         unseen: list[int] = _compiled().etl_vocabularies(work, threads())
         return unseen
-    from temper.etl import pure
-
     return [pure.run_task(task) for task in tasks]
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from temper.errors import BadFileError, UsageError
-from temper.etl import kernel, vocabulary
+from temper.etl import kernel, kernel_types, vocabulary
 from temper.etl.execute import Buffers, Counters, Executor, Part, Position, total_bytes
 from temper.etl.operators import (
     Hex2Int,
@@ -82,8 +82,8 @@ class Pipeline:
         on_error: str = "error",
         rows_per_part: int = ROWS_PER_PART,
     ) -> None:
-        if on_error not in kernel.POLICIES:
-            raise UsageError(f"on_error is {on_error!r}", allowed=kernel.POLICIES)
+        if on_error not in kernel_types.POLICIES:
+            raise UsageError(f"on_error is {on_error!r}", allowed=kernel_types.POLICIES)
         if rows_per_part < 1:
             raise UsageError("rows_per_part starts at 1")
         self.operators = tuple(operators)
@@ -194,7 +194,7 @@ class Pipeline:
     def _one_pass(self) -> bool:
         return all(vocabulary.one_pass(plan.gen, plan.key_bound) for plan in self.plans if plan.gen)
 
-    def _live(self, plans: Sequence[ColumnPlan]) -> dict[str, kernel.Vocabulary]:
+    def _live(self, plans: Sequence[ColumnPlan]) -> dict[str, kernel_types.Vocabulary]:
         """Kernel vocabularies with the keys known so far."""
         live = {}
         for plan in plans:
@@ -215,9 +215,9 @@ class Pipeline:
                         f"VocabMap on column {plan.name!r} has no vocabulary",
                         try_=["VocabGen() before it and fit()", "load_vocabularies(path)"],
                     )
-                modes[plan.name] = kernel.MAP
+                modes[plan.name] = kernel_types.MAP
             elif plan.gen and grow:
-                modes[plan.name] = kernel.GROW if plan.map else kernel.COUNT
+                modes[plan.name] = kernel_types.GROW if plan.map else kernel_types.COUNT
         live = self._live([plan for plan in self.plans if plan.name in modes])
         return Executor(
             self.plans, self.schema, on_error=self.on_error, vocabularies=live, modes=modes,
@@ -236,7 +236,7 @@ class Pipeline:
         all_plans = plans if self.on_error == "error" else self.plans
         executor = Executor(
             all_plans, self.schema, on_error=self.on_error, vocabularies=live,
-            modes=dict.fromkeys(live, kernel.COUNT), rows_per_part=self.rows_per_part,
+            modes=dict.fromkeys(live, kernel_types.COUNT), rows_per_part=self.rows_per_part,
         )  # fmt: skip
         for part, buffers in executor.parts(sources):
             tell(_progress("vocabularies", part, sources, started))

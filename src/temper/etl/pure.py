@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from temper.etl import kernel as k
+from temper.etl import kernel_types as k
 
 _DTYPES = (np.float32, np.int32, np.int64)
 _LONGEST_ROW = 16 << 20  # as the kernels have it (kernels/etl_text.hpp, kLongestRow)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from temper.errors import BadFileError
-from temper.etl import arrow, kernel
+from temper.etl import arrow, kernel, kernel_types
 from temper.etl.operators import VocabGen
 
 _FORMAT = b"temper-vocabulary"
@@ -33,7 +33,7 @@ class Words:
         return len(self.keys)
 
 
-def snapshot(vocabulary: kernel.Vocabulary, *, counted: bool, start: int = 0) -> Words:
+def snapshot(vocabulary: kernel_types.Vocabulary, *, counted: bool, start: int = 0) -> Words:
     """The keys from number ``start`` on."""
     keys = np.empty(len(vocabulary) - start, dtype=np.int64)
     vocabulary.keys(keys, start)

@@ -107,8 +107,8 @@ def cost(
     """Compiles the model for the chip and costs one steady call; nothing is run."""
     import torch
 
+    from temper.compiler.pipeline import compile_model
     from temper.cost import estimate
-    from temper.frontend.pipeline import compile_model
 
     settings = {"chip": chip, "optimization_level": 2, "enable_trace": True, **options}
     (program,) = compile_model(model.eval(), (inputs,), options=settings).programs

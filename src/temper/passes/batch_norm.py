@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from temper.frontend.graph import Captured
-from temper.frontend.node import Node, is_node
+from temper.graph.captured import Captured
+from temper.graph.match import inherit
+from temper.graph.node import Node, is_node
 from temper.options import Options
-from temper.passes.match import inherit
 
 aten = torch.ops.aten
 

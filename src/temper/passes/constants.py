@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from temper.frontend.graph import Argument, Captured
-from temper.frontend.node import Node, is_node
+from temper.graph.captured import Argument, Captured
+from temper.graph.node import Node, is_node
 from temper.options import Options
 
 _LIMIT_BYTES = 64 << 20  # larger results stay computed, not stored

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from temper.frontend.graph import Captured
-from temper.frontend.node import Node
+from temper.graph.captured import Captured
+from temper.graph.match import Call, Either, Match, Num, Var, call, rewrite
+from temper.graph.node import Node
 from temper.options import Options
-from temper.passes.match import Call, Either, Match, Num, Var, call, rewrite
 
 aten = torch.ops.aten
 

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from temper.frontend.graph import Captured
-from temper.frontend.lowering.fused import concat_heads, rotary_embedding, split_qkv_heads
-from temper.frontend.node import Node, is_node
+from temper.graph.captured import Captured
+from temper.graph.fused import concat_heads, rotary_embedding, split_qkv_heads
+from temper.graph.match import Either, Match, Num, Var, call, inherit, rewrite, strip_casts
+from temper.graph.node import Node, is_node
 from temper.options import Options
-from temper.passes.match import Either, Match, Num, Var, call, inherit, rewrite, strip_casts
 
 aten = torch.ops.aten
 

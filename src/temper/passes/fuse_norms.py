@@ -7,10 +7,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from temper.frontend.graph import Captured
-from temper.frontend.node import Node
-from temper.options import Options
-from temper.passes.match import (
+from temper.graph.captured import Captured
+from temper.graph.match import (
     Either,
     Match,
     Num,
@@ -22,6 +20,8 @@ from temper.passes.match import (
     strip_casts,
     value_like,
 )
+from temper.graph.node import Node
+from temper.options import Options
 
 aten = torch.ops.aten
 

@@ -10,18 +10,18 @@ import torch
 from torch import fx
 
 from temper.formats.names import canonical_format
-from temper.frontend.graph import Captured
-from temper.frontend.node import is_node
-from temper.frontend.weight_config import (
+from temper.graph.captured import Captured
+from temper.graph.node import is_node
+from temper.options import Options
+from temper.weights.config import (
     deciding_patterns,
     nearest,
     read_config,
     unmatched_patterns,
 )
-from temper.frontend.weight_op import OVERRIDE_NAMES
-from temper.frontend.weight_overrides import override_origins
-from temper.frontend.weight_report import WeightFormatEntry
-from temper.options import Options
+from temper.weights.op import OVERRIDE_NAMES
+from temper.weights.overrides import override_origins
+from temper.weights.report import WeightFormatEntry
 
 aten = torch.ops.aten
 

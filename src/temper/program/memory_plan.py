@@ -8,9 +8,9 @@ from typing import Any
 
 from temper.chips import Chip, get
 from temper.program.allocator import tensor_bank_bytes
-from temper.program.placement_report import describe
 from temper.program.program import Program
 from temper.program.simulate import Step, Timeline, walk
+from temper.program.tensor import describe_memory
 from temper.program.trace_size import region_for, trace_bytes
 
 
@@ -95,7 +95,7 @@ class MemoryPlan:
                 for step in self.steps
             ],
             "values": {
-                name: {"where": describe(spec.memory), "bytes": spec.size_bytes}
+                name: {"where": describe_memory(spec.memory), "bytes": spec.size_bytes}
                 for name, spec in self.program.values.items()
             },
         }

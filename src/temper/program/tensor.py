@@ -152,3 +152,12 @@ def divisors(value: int) -> list[int]:
 
 def round_up(a: int, multiple: int) -> int:
     return ceil_div(a, multiple) * multiple
+
+
+def describe_memory(memory: Memory) -> str:
+    """``DRAM``, ``SRAM``, or the sharding with its grid and shard."""
+    place = {"dram": "DRAM", "sram": "SRAM", "host": "host"}[memory.buffer]
+    if memory.grid is None or memory.shard is None:
+        return place
+    (x, y), (rows, columns) = memory.grid, memory.shard
+    return f"{place} {memory.sharding}-sharded {x}x{y} of {rows}x{columns}"

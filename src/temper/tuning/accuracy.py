@@ -12,8 +12,8 @@ from temper.errors import UsageError
 from temper.formats import pcc, quantize, relative_rms
 from temper.formats.names import canonical_format
 from temper.program import Op, Program
-from temper.runtime.builder import Builder, Step
-from temper.runtime.executor import Executor
+from temper.targets.virtual.builder import Builder, Step
+from temper.targets.virtual.executor import Executor
 from temper.tuning.variants import Unit
 
 Measure = Callable[[torch.Tensor, torch.Tensor], float]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from temper.errors import BadFileError, TemperError, UsageError
-from temper.profiler.files import write_text
+from temper.files import write_text
 from temper.tuning.bench import MIN_WARMUP, Bench
 from temper.tuning.bench_json import FORMAT, VERSION, as_json, host_name
 from temper.tuning.statistics import Comparison, compare, steady

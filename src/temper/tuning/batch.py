@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from temper import chips
+from temper.compiler.pipeline import CompiledPrograms, compile_model
 from temper.cost import estimate
 from temper.errors import OutOfMemoryError, UsageError
-from temper.frontend.loader import find, takes_batch
-from temper.frontend.pipeline import CompiledPrograms, compile_model
+from temper.frontdoor.loader import find, takes_batch
 from temper.program.memory_plan import plan
 from temper.tuning.expected import GUIDE_BATCHES
 from temper.tuning.prepared import Source, prepared

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from temper.profiler.files import write_text
+from temper.files import write_text
 from temper.tuning.batch import BatchCurve
 from temper.tuning.pictures import figure, save
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from temper.doctor.telemetry import Recorder
 from temper.errors import TemperError, UsageError
+from temper.machine.telemetry import Recorder
 from temper.tuning.expected import Expected
 from temper.tuning.lint import Finding, judge_samples, probe
 from temper.tuning.statistics import Summary, steady, summarise

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from temper.compiler.pipeline import Built, compile_model
 from temper.cost import ProgramCost, estimate
 from temper.errors import TemperError
-from temper.frontend.loader import Loaded, find, takes_batch
-from temper.frontend.pipeline import Built, compile_model
-from temper.runtime.loaded import LoadedGraph
+from temper.frontdoor.loaded import LoadedGraph
+from temper.frontdoor.loader import Loaded, find, takes_batch
 from temper.tuning import mixed
 from temper.tuning.accuracy import Floor, Probe
 from temper.tuning.prepared import Source, first_output, prepared, reference

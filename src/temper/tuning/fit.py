@@ -10,9 +10,9 @@ import torch
 
 from temper import chips
 from temper.chips import Chip
+from temper.compiler.pipeline import compile_model
 from temper.errors import OutOfMemoryError, TemperError, UsageError
-from temper.frontend.loader import Loaded, find, load, takes_batch
-from temper.frontend.pipeline import compile_model
+from temper.frontdoor.loader import Loaded, find, load, takes_batch
 from temper.program.memory_plan import plan
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from temper.compiler.pipeline import CompiledPrograms, compile_model
 from temper.cost import ProgramCost, estimate
 from temper.errors import OutOfMemoryError
 from temper.formats import pcc
-from temper.frontend.loader import Loaded, find, load, takes_batch
-from temper.frontend.pipeline import CompiledPrograms, compile_model
+from temper.frontdoor.loader import Loaded, find, load, takes_batch
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 # A larger batch must pay at least this much, or throughput has reached its plateau.
@@ -164,7 +164,7 @@ def _accuracy(
     """PCC of the first floating-point output against the float32 model in eager torch."""
     if len(compiled.graphs) != 1:
         return None
-    from temper.runtime.loaded import LoadedGraph
+    from temper.frontdoor.loaded import LoadedGraph
 
     key = batch or 0
     if key not in climb.reference:

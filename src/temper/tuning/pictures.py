@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from temper.profiler.files import replacing
+from temper.files import replacing
 from temper.tuning.ladder import Rung
 
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from temper.errors import UsageError
-from temper.frontend.loader import Loaded, load
+from temper.frontdoor.loader import Loaded, load
 
 Source = str | Callable[..., Any]
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "keep": None}

@@ -15,7 +15,7 @@ from temper._version import __version__
 from temper.errors import BadFileError, TemperError, UsageError
 
 if TYPE_CHECKING:
-    from temper.frontend.pipeline import Built
+    from temper.compiler.pipeline import Built
 
 _ENERGIES = "sensitivities"
 

@@ -11,9 +11,9 @@ from torch.utils import _pytree as pytree
 
 from temper.cost import ProgramCost
 from temper.errors import UsageError
-from temper.frontend.loader import load
-from temper.runtime.compiled import CompiledModel
-from temper.runtime.compiled import compile as compile_
+from temper.frontdoor.compiled import CompiledModel
+from temper.frontdoor.compiled import compile as compile_
+from temper.frontdoor.loader import load
 
 # Settings that belong to the input, not to the compiler.
 _NOT_OPTIONS = ("batch",)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from temper._version import __version__
-from temper.frontend.weight_config import write_config
-from temper.profiler.files import write_text
+from temper.files import write_text
 from temper.tuning.pictures import figure, save
 from temper.tuning.tune import Tuned
+from temper.weights.config import write_config
 
 
 def compile_options(tuned: Tuned) -> dict[str, Any]:

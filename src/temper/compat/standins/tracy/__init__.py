@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from temper.compat.missing import getattr_for
-from temper.profiler.session import signpost as _signpost
+from temper.frontdoor.session import signpost as _signpost
 
 __all__ = ["signpost"]
 

@@ -10,7 +10,7 @@ from temper.compat.tt_torch_export import (
     codegen_py,
 )
 from temper.compat.tt_torch_export import no_artifacts as parse_compiled_artifacts_from_cache
-from temper.frontend.weight_overrides import (
+from temper.weights.overrides import (
     apply_weight_dtype_overrides,
     dump_weight_names,
     remove_weight_dtype_overrides,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from temper.compat.missing import getattr_for, note
-from temper.profiler.session import signpost
+from temper.frontdoor.session import signpost
 
 __all__ = ["StepTrace", "Trace", "start_server", "trace"]
 

@@ -1,0 +1,1 @@
+"""From a torch model to a graph, and the watch that says when the graph no longer holds."""

@@ -1,0 +1,221 @@
+"""A compiled graph on the virtual chip: first call, trace capture, replay, changed weights."""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from temper import clock
+from temper.capture.watch import WeightWatch
+from temper.compiler.export import export
+from temper.compiler.pipeline import Built
+from temper.cost import ProgramCost, estimate
+from temper.frontdoor.environment import start_from_environment
+from temper.frontdoor.profiled import CallRecorder
+from temper.options import Options
+from temper.program.trace_size import check_region, trace_bytes
+from temper.record import recorder
+from temper.targets.virtual.executor import Executor
+from temper.targets.virtual.program_cache import PROGRAM_CACHE
+from temper.torch_device.device import host_view, is_tt, wrap
+
+start_from_environment()
+
+# Every graph that is alive in this process, for temper.stats().
+_LOADED: list[weakref.ref[LoadedGraph]] = []
+
+
+def loaded_graphs() -> list[LoadedGraph]:
+    """The graphs that are still in use, oldest first."""
+    alive = [(ref, ref()) for ref in _LOADED]
+    _LOADED[:] = [ref for ref, graph in alive if graph is not None]
+    return [graph for _, graph in alive if graph is not None]
+
+
+@dataclass
+class CallStats:
+    """What one loaded graph did so far."""
+
+    calls: int = 0
+    replays: int = 0
+    weight_updates: int = 0
+    cache_hits: int = 0
+    cache_misses: int = 0
+    trace_bytes: int = 0
+    device_ns: float = 0.0  # modelled, all calls
+    wall_ns: int = 0  # measured on this host, all calls
+    first_call_wall_ns: int = 0
+    stages: dict[str, float] = field(default_factory=dict)
+
+
+class LoadedGraph:
+    """Runs one compiled graph; calls are safe from several threads."""
+
+    def __init__(self, built: Built, index: int = 0) -> None:
+        self.built = built
+        self.program = built.program
+        self.stats = CallStats(stages=dict(built.stages))
+        options = built.options
+        self._trace: bool = options["enable_trace"]
+        self._cached: bool = options["enable_program_cache"]
+        if self._trace:
+            self.stats.trace_bytes = trace_bytes(self.program)
+            check_region(self.program, options["trace_region_size"])
+        self._costs: dict[bool, ProgramCost] = {}
+        self._lock = threading.Lock()
+        self._executor: Executor | None = None
+        self._recorder = CallRecorder(built)
+        export(self.program, built.weights, options, index)
+        self._watch(built.weights)
+        self._outputs = self._output_plan()
+        _LOADED.append(weakref.ref(self))
+
+    # --- costs --------------------------------------------------------------------------------
+
+    def cost(self, *, traced: bool | None = None) -> ProgramCost:
+        """Modelled time of one steady call, as this graph runs."""
+        key = self._trace if traced is None else traced
+        if key not in self._costs:
+            self._costs[key] = estimate(self.program, traced=key)
+        return self._costs[key]
+
+    # --- weights ------------------------------------------------------------------------------
+
+    def _watch(self, weights: dict[str, torch.Tensor]) -> None:
+        """Remember the state of every weight, so that a change is noticed."""
+        paths = dict.fromkeys(self.program.weights.values())
+        self._weights = {path: weights[path] for path in paths}
+        self._watched = WeightWatch(self._weights.values())
+
+    def replace_weights(self, weights: dict[str, torch.Tensor]) -> None:
+        """Other tensors for some weights; their values are read at the next call."""
+        with self._lock:
+            self._watch({**self._weights, **weights})
+            if self._executor is not None:
+                self._executor.set_weights(_host(self._weights))
+                self.stats.weight_updates += 1
+
+    # --- calls --------------------------------------------------------------------------------
+
+    def run(self, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """One call with the graph's tensor inputs; outputs in the graph's order and dtypes."""
+        started = time.perf_counter_ns()
+        if any(is_tt(t) for t in inputs):
+            inputs = [host_view(t) if is_tt(t) else t for t in inputs]
+        first = self.stats.calls == 0
+        executor = self._ready() if first or self._watched.changed() else self._executor
+        assert executor is not None
+        outputs = executor.run(inputs) if not self.built.options["dry_run"] else self._zeros()
+        self._account(started, first)
+        return [wrap(o) if on_tt else o for o, on_tt in zip(outputs, self._on_tt, strict=True)]
+
+    def _ready(self) -> Executor:
+        """First call: upload and const-eval. Later: new values of changed weights."""
+        with self._lock:
+            if self._executor is None:
+                started = time.perf_counter()
+                self._executor = Executor(
+                    self.program,
+                    _host(self._weights),
+                    output_dtypes=self._dtypes,
+                    exact_accumulation=_exact(self.built.options),
+                )
+                self.stats.stages["load"] = time.perf_counter() - started
+                started = time.perf_counter()
+                self._executor.prepare()
+                self.stats.stages["const-eval"] = time.perf_counter() - started
+                hits, misses = (
+                    PROGRAM_CACHE.touch(self.program)
+                    if self._cached
+                    else (0, len(self.program.ops))
+                )
+                self.stats.cache_hits += hits
+                self.stats.cache_misses += misses
+            elif self._watched.changed():
+                self._executor.set_weights(_host(self._weights))
+                self.stats.weight_updates += 1
+                self._watched = WeightWatch(self._weights.values())
+            return self._executor
+
+    def _account(self, started: int, first: bool) -> None:
+        """Advance the device clock and the statistics, and tell the profiler."""
+        stats = self.stats
+        stats.calls += 1
+        # The second call records the trace; from the third on it is replayed.
+        replayed = self._trace and stats.calls > 2
+        cost = self.cost(traced=replayed)
+        ended = time.perf_counter_ns()
+        if first:
+            stats.first_call_wall_ns = ended - started
+        else:
+            stats.cache_hits += len(self.program.ops) if self._cached else 0
+        stats.replays += replayed
+        device_ns = cost.first_call_ns if first else cost.call_ns
+        stats.device_ns += device_ns
+        stats.wall_ns += ended - started
+        clock.advance(device_ns, ended - started)
+        active = recorder.ACTIVE
+        if active is not None:
+            replay = stats.replays if replayed else 0
+            self._recorder.record(active, cost, started, ended, first=first, replay=replay)
+
+    # --- outputs ------------------------------------------------------------------------------
+
+    def _output_plan(self) -> list[int]:
+        """For each result of the graph that is a value: its place among the program's outputs."""
+        node = next(n for n in reversed(self.built.captured.graph.nodes) if n.op == "output")
+        places: list[int] = []
+        self._dtypes: list[torch.dtype] = []
+        self._on_tt: list[bool] = []
+        for argument in node.args[0]:
+            value = getattr(argument, "meta", {}).get("val")
+            places.append(len(self._dtypes) if isinstance(value, torch.Tensor) else -1)
+            if isinstance(value, torch.Tensor):
+                self._dtypes.append(value.dtype)
+                self._on_tt.append(value.device.type == "tt")
+        return places
+
+    def _zeros(self) -> list[torch.Tensor]:
+        shapes = [self.program.spec(n).shape for n in self.program.outputs]
+        return [
+            torch.zeros(shape[:-1] if dtype.is_complex else shape, dtype=dtype)
+            for shape, dtype in zip(shapes, self._dtypes, strict=True)
+        ]
+
+    def results(self, outputs: list[torch.Tensor], inputs: Sequence[Any]) -> list[Any]:
+        """The user's outputs in order; changed inputs and buffers are written back."""
+        captured = self.built.captured
+        for index, role, target in captured.mutations:
+            value = outputs[self._outputs[index]]
+            with torch.no_grad():
+                if role == "input":
+                    inputs[target].copy_(value)
+                else:
+                    captured.weights[target].copy_(value)
+        made: list[Any] = []
+        for kind, what in captured.outputs:
+            if kind == "value":
+                made.append(outputs[self._outputs[what]])
+            else:
+                made.append(inputs[what] if kind == "input" else what)
+        return made
+
+
+def _exact(options: Options) -> bool:
+    """Whether a bfloat16 accumulator is followed step by step: asked for, or chosen by hand.
+
+    Who switches float32 accumulation off by hand wants to see what that costs in accuracy.
+    """
+    chosen = options.explicit("fp32_dest_acc_en") and options["fp32_dest_acc_en"] is False
+    return bool(options["exact_accumulation"]) or chosen
+
+
+def _host(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights as host tensors; those on the device "tt" share their bytes."""
+    return {p: (host_view(t) if is_tt(t) else t).detach() for p, t in weights.items()}

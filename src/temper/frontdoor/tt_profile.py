@@ -1,0 +1,73 @@
+"""``tt_profile [-h] [-o OUTPUT_PATH] [-p PORT] "command"``: tt-torch's profiler command."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from temper.errors import TemperError, UsageError
+
+DEFAULT_CSV = Path("results") / "perf" / "device_ops_perf_trace.csv"
+
+
+def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> None:
+    """The command; ``environment`` is added to that of the profiled one."""
+    arguments = sys.argv[1:] if argv is None else list(argv)
+    try:
+        sys.exit(_run(arguments, environment))
+    except TemperError as error:
+        print(f"tt_profile: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _run(arguments: Sequence[str], environment: Mapping[str, str] | None) -> int:
+    from temper.frontdoor.profile_command import profile_command
+
+    given, extra = _parser().parse_known_args(arguments)
+    if extra:
+        whole = shlex.join([given.command, *extra])
+        raise UsageError("the command must be quoted", try_=f"tt_profile {shlex.quote(whole)}")
+    directory, csv = targets(given.output_path)
+    return profile_command(
+        given.command, directory, port=given.port, csv=csv, environment=environment
+    )
+
+
+def targets(output_path: str | None) -> tuple[Path, Path | None]:
+    """The run folder, and the CSV beside it when the output path names a file."""
+    path = Path(output_path) if output_path else DEFAULT_CSV
+    if path.suffix.lower() == ".csv":
+        return path.with_suffix(""), path
+    return path, None
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tt_profile",
+        description="Profile a command and every process it starts.",
+        epilog='Example: tt_profile -o results/mnist.csv "pytest -svv tests/test_mnist.py"',
+    )
+    parser.add_argument(
+        "-o",
+        dest="output_path",
+        metavar="OUTPUT_PATH",
+        help=f"CSV file (with a run folder beside it) or a run folder; default {DEFAULT_CSV}",
+    )
+    parser.add_argument(
+        "-p",
+        dest="port",
+        metavar="PORT",
+        type=int,
+        help="port of the capture server; default 8086 or the next free one",
+    )
+    parser.add_argument("command", help="the command, quoted")
+    return parser
+
+
+if __name__ == "__main__":
+    main()

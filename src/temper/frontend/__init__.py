@@ -1,5 +1,0 @@
-"""From a torch model to a graph: torch.compile backend, capture, device, weight overrides."""
-
-# First of all: torch's autoload imports modules of this package while torch is being imported, and
-# must not meet one of them half done (autoload.py).
-import torch  # noqa: F401

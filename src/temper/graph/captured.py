@@ -1,0 +1,49 @@
+"""A captured model: a functional graph of ATen ops, its inputs' roles, its outputs' meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from torch import fx
+
+from temper.weights.report import WeightFormatEntry
+
+Role = Literal["weight", "constant", "input"]
+
+
+@dataclass
+class Argument:
+    """One placeholder of the graph: a weight of the model, a baked constant, or a user input."""
+
+    node: str  # name of the placeholder
+    role: Role
+    path: str = ""  # parameter path, for weights and constants
+    position: int = -1  # index among the inputs of a call, for inputs (and lifted weights)
+
+
+@dataclass
+class Captured:
+    """What capture hands to the passes. The graph is changed in place by them."""
+
+    module: fx.GraphModule
+    arguments: list[Argument]
+    weights: dict[str, torch.Tensor]  # by path, constants included
+    name: str = "main"
+    # Each output: ("value", index of graph output) | ("input", position) | ("const", object)
+    outputs: list[tuple[str, Any]] = field(default_factory=list)
+    # Graph outputs to copy back: (graph output index, role, path or input position)
+    mutations: list[tuple[int, str, Any]] = field(default_factory=list)
+    call_site: tuple[str, int] = ("", 0)  # the user's line that called the model
+    weight_report: list[WeightFormatEntry] = field(default_factory=list)
+    unflatten: Callable[[list[Any]], Any] = lambda values: values
+
+    @property
+    def graph(self) -> fx.Graph:
+        return self.module.graph
+
+    @property
+    def inputs(self) -> list[Argument]:
+        return [a for a in self.arguments if a.role == "input"]

@@ -1,0 +1,28 @@
+"""Fused ops that the passes put into the graph, as the functions that they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+
+def rotary_embedding(x: Any, cos: Any, sin: Any) -> Any:
+    """x * cos + rotate_half(x) * sin."""
+    half = x.shape[-1] // 2
+    turned = torch.cat((-x[..., half:], x[..., :half]), dim=-1)
+    return x * cos + turned * sin
+
+
+def concat_heads(x: Any) -> Any:
+    """(B, heads, S, d) to (B, S, heads * d)."""
+    batch, heads, rows, width = x.shape
+    return x.transpose(1, 2).reshape(batch, rows, heads * width)
+
+
+def split_qkv_heads(x: Any, heads: int, kv_heads: int) -> Any:
+    """(B, S, (heads + 2 kv_heads) * d) to q, k, v of (B, heads, S, d)."""
+    batch, rows, _ = x.shape
+    width = x.shape[-1] // (heads + 2 * kv_heads)
+    parts = x.split([heads * width, kv_heads * width, kv_heads * width], dim=-1)
+    return tuple(p.view(batch, rows, -1, width).transpose(1, 2) for p in parts)

@@ -1,0 +1,44 @@
+"""Lowering of the fused ops that the passes put into the graph: heads, rotary embedding."""
+
+from __future__ import annotations
+
+import torch
+
+from temper.graph.fused import concat_heads, rotary_embedding, split_qkv_heads
+from temper.graph.node import Node
+from temper.lowering.builder import Builder, Value
+from temper.lowering.elementwise import result
+from temper.lowering.registry import lowers
+from temper.weights.op import ensure_op_defined
+
+ensure_op_defined()
+
+
+@lowers(rotary_embedding)
+def lower_rotary(b: Builder, node: Node) -> Value:
+    shape, dtype = result(node)
+    inputs = [b.plain(b[a]) for a in node.args]
+    return b.emit("RotaryEmbedding", inputs, shape, dtype, name=node.name)
+
+
+@lowers(concat_heads)
+def lower_concat_heads(b: Builder, node: Node) -> Value:
+    shape, dtype = result(node)
+    return b.emit("ConcatHeads", [b.plain(b[node.args[0]])], shape, dtype, name=node.name)
+
+
+@lowers(split_qkv_heads)
+def lower_split_heads(b: Builder, node: Node) -> tuple[Value, ...]:
+    x = b.plain(b[node.args[0]])
+    return b.emit_many(
+        "CreateQkvHeads",
+        [x],
+        [(v.shape, v.dtype) for v in node.meta["val"]],
+        {"heads": node.args[1], "kv_heads": node.args[2]},
+        name=node.name,
+    )
+
+
+@lowers(torch.ops.tt.weight_dtype_override.default)
+def lower_override(b: Builder, node: Node) -> Value:
+    return b[node.args[0]]

@@ -1,0 +1,1 @@
+"""The host and its cards as files and commands: sysfs, tt-smi, readings of sensors."""

@@ -1,1 +1,0 @@
-"""Run records, capture server, writers, readers, advice and diff."""

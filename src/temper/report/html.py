@@ -1,0 +1,54 @@
+"""The HTML report: one file with its data, style and script inside, and no network."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from temper.files import write_text
+from temper.report.advising import advise_profile
+from temper.report.report_data import report_data
+from temper.report.suggestion import Suggestion
+from temper.run.opening import Profile
+from temper.run.records import Run
+from temper.run.run_table import table_of_run
+
+_PAGE = Path(__file__).parent / "page"
+_SCRIPTS = ("base.js", "table.js", "timeline.js", "charts.js", "main.js")
+
+
+def write_html(
+    what: Run | Profile, path: Path, *, advice: Sequence[Suggestion] | None = None
+) -> None:
+    """Write the report of a run or of an opened profile."""
+    profile = what if isinstance(what, Profile) else Profile(_title(what), table_of_run(what), what)
+    given = advise_profile(profile) if advice is None else advice
+    write_text(path, render(report_data(profile, given)))
+
+
+def render(data: dict[str, Any]) -> str:
+    page = (_PAGE / "page.html").read_text(encoding="utf-8")
+    script = "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
+    # "<" is the only character that can end a script element; names may hold anything.
+    text = json.dumps(data, ensure_ascii=True, separators=(",", ":")).replace("<", "\\u003c")
+    style = (_PAGE / "style.css").read_text(encoding="utf-8")
+    parts = {
+        "{{title}}": html.escape(f"{data['title']} - temper"),
+        "{{style}}": style,
+        "{{data}}": text,
+        "{{script}}": script,
+    }
+    # Taken apart rather than replaced: the data may contain any of the marks.
+    pieces = []
+    rest = page
+    for mark, part in parts.items():
+        before, _, rest = rest.partition(mark)
+        pieces += [before, part]
+    return "".join([*pieces, rest])
+
+
+def _title(run: Run) -> str:
+    return str(run.meta.get("command") or "profile")

@@ -1,0 +1,280 @@
+"""A profile in few numbers: where the time went, which ops matter, how full memory was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from temper.record.events import Flag, Kind
+from temper.run.memory import HighWater, high_water
+from temper.run.opening import Profile
+from temper.run.records import Run, call_flags
+from temper.run.table import OpTable
+from temper.run.warm import warm_run
+
+GROUPS = {"op": "code", "module": "module", "line": "location", "bound": "bound"}
+
+
+@dataclass(frozen=True)
+class Split:
+    """The run's time by what it was spent on, in ns. ``other`` is waiting and dispatch."""
+
+    device: float
+    gap: float
+    host_ops: float
+    transfer: float
+    other: float
+
+    @property
+    def total(self) -> float:
+        return self.device + self.gap + self.host_ops + self.transfer + self.other
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ops that share a name, a module, a line …"""
+
+    name: str
+    count: int
+    total_ns: float
+    share: float
+    low_ns: float
+    high_ns: float
+    gap_ns: float
+    bound: str
+    cores: float
+    where: str
+    flops: float = 0.0
+    dram_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a report opens with."""
+
+    name: str
+    chip: str
+    modelled: bool
+    ops: int
+    host_ops: int
+    calls: int
+    warm_ns: float  # modelled time of a call once it is warm; 0 when unknown
+    processes: int
+    split: Split
+    low_ns: float
+    high_ns: float
+    wall_ns: float  # measured; 0 when unknown
+    first_call_wall_ns: float
+    traced_calls: int
+    transfer_bytes: int
+    tflops: float
+    gbps: float
+    bounds: dict[str, float]
+    memory: Sequence[HighWater]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def word(self) -> str:
+        return "modelled" if self.modelled else "measured on a card"
+
+    def as_dict(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["split"] = {**vars(self.split), "total": self.split.total}
+        plain["memory"] = [
+            {
+                "pool": high.pool,
+                "size_bytes": high.size_bytes,
+                "op": high.op,
+                "holders": [[h.name, h.size_bytes, h.module] for h in high.holders],
+            }
+            for high in self.memory
+        ]
+        return plain
+
+
+def summarise(profile: Profile) -> Summary:
+    table, run = profile.table, profile.run
+    device = table.is_device
+    kernel = table.total("kernel_ns", device)
+    busy = kernel / 1e9
+    bounds = {
+        group.name or "other": group.share for group in group_by(table.select(device), "bound")
+    }
+    chip = run.chip if run else None
+    low, high = _band(run) if run else (kernel, kernel)
+    return Summary(
+        name=profile.name,
+        chip=chip.name if chip else table.arch,
+        modelled=table.modelled,
+        ops=int(table.count[device].sum()),
+        host_ops=int(table.count[table.is_host].sum()),
+        calls=sum(len(p.calls) for p in run.processes) if run else 0,
+        warm_ns=_warm_ns(run) if run else 0.0,
+        processes=len(run.processes) if run else 1,
+        split=_split_of_run(run) if run else _split_of_table(table),
+        low_ns=low,
+        high_ns=high,
+        wall_ns=_wall(run) if run else 0.0,
+        first_call_wall_ns=_first_wall(run) if run else 0.0,
+        traced_calls=(
+            sum(int(call_flags(p.calls, Flag.TRACED).sum()) for p in run.processes) if run else 0
+        ),
+        transfer_bytes=_transferred(run) if run else 0,
+        tflops=table.total("flops", device) / busy / 1e12 if busy else 0.0,
+        gbps=table.total("dram_bytes", device) / busy / 1e9 if busy else 0.0,
+        bounds=bounds,
+        memory=_memory(run) if run else (),
+        notes=(*table.notes,),
+    )
+
+
+def group_by(table: OpTable, key: str) -> list[Group]:
+    """Device time by a text column, largest first."""
+    column = table.text(GROUPS.get(key, key))
+    size = len(column.values)
+    if not table.rows:
+        return []
+    count, kernel = table.count, np.nan_to_num(table.number("kernel_ns"))
+
+    def total(values: np.ndarray) -> np.ndarray:
+        return np.bincount(column.codes, weights=np.nan_to_num(values) * count, minlength=size)
+
+    times = total(kernel)
+    counts = np.bincount(column.codes, weights=count, minlength=size)
+    low, high = total(_or(table, "low_ns", kernel)), total(_or(table, "high_ns", kernel))
+    gaps, flops = total(table.number("gap_ns")), total(table.number("flops"))
+    traffic = total(table.number("dram_bytes"))
+    # The slowest row speaks for its group.
+    order = np.argsort(kernel * count, kind="stable")
+    slowest = np.zeros(size, dtype=np.int64)
+    slowest[column.codes[order]] = order
+    whole = times.sum() or 1.0
+    bound, where = table.text("bound"), table.text("location" if key != "line" else "module")
+    cores = table.number("cores")
+    groups: dict[str, Group] = {}
+    for index in np.argsort(-times, kind="stable"):
+        if not counts[index]:
+            continue
+        row = int(slowest[index])
+        name = column.values[index]
+        groups[name] = Group(
+            name, int(counts[index]), float(times[index]), float(times[index] / whole),
+            float(low[index]), float(high[index]), float(gaps[index]), bound[row],
+            float(cores[row]), where[row], float(flops[index]), float(traffic[index]),
+        )  # fmt: skip
+    return list(groups.values())
+
+
+def top_ops(table: OpTable, limit: int) -> list[Group]:
+    """Ops by module, kind and shape: the rows that a person would want to see."""
+    from temper.run.table import Text
+
+    kept = table.select(table.is_device)
+    parts = [kept.text(name) for name in ("module", "code", "shape")]
+    label = [
+        f"{module}  {short_code(code)}" + (f"  {shape}" if shape else "")
+        for module, code, shape in (
+            (parts[0][row], parts[1][row], parts[2][row]) for row in _distinct_rows(parts)
+        )
+    ]
+    codes = _codes(parts)
+    named = OpTable(
+        kept.rows, kept.numbers, {**kept.texts, "label": Text(codes, label)}, kept.modelled
+    )
+    return group_by(named, "label")[:limit]
+
+
+def short_code(code: str) -> str:
+    return code.removesuffix("DeviceOperation") or code
+
+
+def _codes(parts: Sequence[Any]) -> np.ndarray:
+    codes = np.zeros(len(parts[0]), dtype=np.int64)
+    for part in parts:
+        _, codes = np.unique(codes * len(part.values) + part.codes, return_inverse=True)
+        codes = codes.reshape(-1)
+    return codes.astype(np.int32)
+
+
+def _distinct_rows(parts: Sequence[Any]) -> list[int]:
+    codes = _codes(parts)
+    _, first = np.unique(codes, return_index=True)
+    return [int(row) for row in first]
+
+
+def _or(table: OpTable, name: str, instead: np.ndarray) -> np.ndarray:
+    values = table.number(name)
+    return np.where(np.isnan(values), instead, values)
+
+
+def _warm_ns(run: Run) -> float:
+    warm, calls = warm_run(run)
+    return _split_of_run(warm).total / calls if calls else 0.0
+
+
+def _split_of_run(run: Run) -> Split:
+    device = gap = host = transfer = total = 0.0
+    for process in run.processes:
+        for handle, count in zip(*np.unique(process.calls["ref"], return_counts=True), strict=True):
+            record, n = process.programs[int(handle)], int(count)
+            device += n * sum(c.kernel_ns for c in record.cost.ops if c.bound != "host")
+            host += n * sum(c.kernel_ns for c in record.cost.ops if c.bound == "host")
+            gap += n * float(record.schedule.gap_ns.sum())
+            transfer += n * (record.cost.transfer_in_ns + record.cost.transfer_out_ns)
+            total += n * record.schedule.period_ns
+    return Split(device, gap, host, transfer, max(0.0, total - device - gap - host - transfer))
+
+
+def _split_of_table(table: OpTable) -> Split:
+    device = table.is_device
+    return Split(
+        table.total("kernel_ns", device),
+        table.total("gap_ns", device),
+        table.total("host_ns", table.is_host),
+        0.0,
+        0.0,
+    )
+
+
+def _band(run: Run) -> tuple[float, float]:
+    """The cost model's own band of each program's device time, kernels only."""
+    low = high = 0.0
+    for process in run.processes:
+        for handle, count in zip(*np.unique(process.calls["ref"], return_counts=True), strict=True):
+            cost = process.programs[int(handle)].cost
+            kernels = sum(c.kernel_ns for c in cost.ops if c.bound != "host")
+            if cost.device_ns:
+                low += int(count) * kernels * cost.device_low_ns / cost.device_ns
+                high += int(count) * kernels * cost.device_high_ns / cost.device_ns
+    return low, high
+
+
+def _wall(run: Run) -> float:
+    return float(sum((p.calls["end_ns"] - p.calls["start_ns"]).sum() for p in run.processes))
+
+
+def _first_wall(run: Run) -> float:
+    total = 0.0
+    for process in run.processes:
+        first = process.calls[call_flags(process.calls, Flag.FIRST)]
+        total += float((first["end_ns"] - first["start_ns"]).sum())
+    return total
+
+
+def _transferred(run: Run) -> int:
+    return sum(
+        int(p.of_kind(Kind.TRANSFER_IN, Kind.TRANSFER_OUT)["value"].sum()) for p in run.processes
+    )
+
+
+def _memory(run: Run) -> list[HighWater]:
+    """The fullest program of the run, pool by pool."""
+    fullest = []
+    for pool in ("dram", "sram"):
+        candidates = [high_water(record.program, pool) for record in run.records]
+        if candidates:
+            fullest.append(max(candidates, key=lambda high: high.size_bytes))
+    return fullest

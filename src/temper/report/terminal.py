@@ -1,0 +1,153 @@
+"""The report for the terminal: totals, the few ops that matter, memory, advice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from temper.report.summary import Group, Summary, group_by, summarise, top_ops
+from temper.run.opening import Profile
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from temper.report.suggestion import Suggestion
+
+
+def time_text(ns: float) -> str:
+    """Three significant digits in the unit that a person would use."""
+    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
+        if abs(ns) >= size:
+            return f"{ns / size:.3g} {unit}"
+    return f"{ns:.0f} ns"
+
+
+def bytes_text(size: float) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if size >= scale:
+            return f"{size / scale:.3g} {unit}"
+    return f"{size:.0f} B"
+
+
+def rate_text(tflops: float) -> str:
+    for unit, scale in (("TFLOP/s", 1.0), ("GFLOP/s", 1e3)):
+        if tflops * scale >= 1:
+            return f"{tflops * scale:.3g} {unit}"
+    return f"{tflops * 1e6:.3g} MFLOP/s"
+
+
+def print_report(
+    console: Console,
+    profile: Profile,
+    advice: Sequence[Suggestion],
+    *,
+    table: Callable[..., Any],
+    by: str = "",
+    limit: int = 10,
+) -> None:
+    """Print everything; ``table`` makes one of a title, columns and rows."""
+    summary = summarise(profile)
+
+    def groups(title: str, name: str, found: Sequence[Group]) -> None:
+        columns = (name, *_COLUMNS)
+        made = table(
+            f"{title} ({summary.word})", columns, map(_cells, found), right=_NUMBERS, drop=_LESSER
+        )
+        console.print(made)
+
+    for line in headline(summary):
+        console.print(line, markup=False, soft_wrap=True)
+    device = profile.table.select(profile.table.is_device)
+    if by:
+        groups(f"By {by}", by, group_by(device, by)[:limit])
+    else:
+        groups("Ops that matter", "op", top_ops(profile.table, limit))
+        groups("By kind of op", "op", group_by(device, "op")[:limit])
+    for line in _memory(summary):
+        console.print(line, markup=False, soft_wrap=True)
+    _print_advice(console, advice)
+    for note in summary.notes:
+        console.print(f"note: {note}", markup=False, soft_wrap=True)
+
+
+def headline(summary: Summary) -> list[str]:
+    split = summary.split
+    band = ""
+    if summary.modelled and summary.low_ns != summary.high_ns:
+        band = f" ({time_text(summary.low_ns)} to {time_text(summary.high_ns)})"
+    lines = [
+        f"{summary.name}",
+        f"  chip       {summary.chip}, device times {summary.word}",
+        f"  device     {time_text(split.device)}{band} in {summary.ops} ops"
+        + (f" of {summary.calls} calls" if summary.calls else "")
+        + (f", {summary.processes} processes" if summary.processes > 1 else ""),
+        f"  gaps       {time_text(split.gap)} between ops"
+        + (f"; {summary.traced_calls} calls replayed a trace" if summary.traced_calls else ""),
+    ]
+    if summary.host_ops:
+        lines.append(f"  host ops   {time_text(split.host_ops)} in {summary.host_ops} fallbacks")
+    if split.transfer:
+        size = f", {bytes_text(summary.transfer_bytes)}" if summary.transfer_bytes else ""
+        lines.append(f"  transfer   {time_text(split.transfer)} over the link{size}")
+    if split.other:
+        lines.append(f"  waiting    {time_text(split.other)} for host dispatch and synchronisation")
+    if len(lines) > 4:
+        steady = f"; a warm call {time_text(summary.warm_ns)}" if summary.warm_ns else ""
+        lines.append(f"  total      {time_text(split.total)} {summary.word}{steady}")
+    lines.append(
+        f"  use        {rate_text(summary.tflops)}, {summary.gbps:.3g} GB/s of DRAM while ops run"
+    )
+    if summary.bounds:
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.bounds.items())
+        lines.append(f"  bound by   {shares}")
+    if summary.wall_ns:
+        first = time_text(summary.first_call_wall_ns)
+        lines.append(
+            f"  wall       {time_text(summary.wall_ns)} measured on this host"
+            + (f", {first} of it in first calls" if summary.first_call_wall_ns else "")
+        )
+    return lines
+
+
+_NUMBERS = ("share", "total", "runs", "each", "band", "gap", "cores")
+_COLUMNS = (*_NUMBERS, "bound", "where")
+# What a narrow terminal can do without, first to go first.
+_LESSER = ("cores", "gap", "where", "runs", "total", "band")
+
+
+def _cells(group: Group) -> list[str]:
+    runs = max(1, group.count)
+    band = ""
+    if group.low_ns != group.high_ns:
+        band = f"{time_text(group.low_ns / runs)} to {time_text(group.high_ns / runs)}"
+    return [
+        group.name or "(none)", f"{group.share:.1%}", time_text(group.total_ns),
+        str(group.count), time_text(group.total_ns / runs), band, time_text(group.gap_ns / runs),
+        "" if group.cores != group.cores else f"{group.cores:.0f}", group.bound,
+        _short_path(group.where),
+    ]  # fmt: skip
+
+
+def _short_path(where: str) -> str:
+    return where.rsplit("/", 1)[-1]
+
+
+def _memory(summary: Summary) -> list[str]:
+    lines = []
+    for high in summary.memory:
+        if not high.size_bytes:
+            continue
+        largest = ", ".join(f"{h.module} {bytes_text(h.size_bytes)}" for h in high.holders[:3])
+        size = bytes_text(high.size_bytes)
+        lines.append(f"{high.pool.upper()} high water {size} at op {high.op}: {largest}")
+    return lines
+
+
+def _print_advice(console: Console, advice: Sequence[Suggestion]) -> None:
+    if not advice:
+        return
+    # Counted over all calls; what constant evaluation costs once, no option changes.
+    console.print("\nAdvice, by gain over all calls of the run", markup=False)
+    for number, item in enumerate(advice, 1):
+        for line in item.lines(number):
+            console.print(line, markup=False, soft_wrap=True)

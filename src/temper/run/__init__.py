@@ -1,0 +1,1 @@
+"""The run: records, tables and timeline of a profile, its folder, and readers of card CSVs."""

@@ -1,0 +1,264 @@
+"""From the columns of an ops CSV to the op table: names of all versions, bounds, traffic."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from temper import chips
+from temper.chips import FIDELITY_PHASES, Chip
+from temper.errors import UsageError
+from temper.run.table import OpTable, Text
+
+if TYPE_CHECKING:
+    from temper.run.card_csv import Columns
+
+_SINGLE = frozenset(
+    {
+        "OP CODE", "OP TYPE", "GLOBAL CALL COUNT", "DEVICE ID", "DEVICE ARCH", "ATTRIBUTES",
+        "MATH FIDELITY", "CORE COUNT", "AVAILABLE WORKER CORE COUNT", "HOST START TS",
+        "HOST DURATION [ns]", "OP TO OP LATENCY [ns]", "DEVICE KERNEL DURATION [ns]",
+        "DEVICE FW DURATION [ns]", "METAL TRACE ID", "METAL TRACE REPLAY SESSION ID",
+        "PM IDEAL [ns]", "PM COMPUTE [ns]", "PM BANDWIDTH [ns]", "LOC", "CONST_EVAL_OP",
+        "PROGRAM_METADATA",
+    }
+)  # fmt: skip
+# Columns of numbers only, in a healthy file.
+NUMERIC = frozenset(
+    {
+        "GLOBAL CALL COUNT", "DEVICE ID", "CORE COUNT", "AVAILABLE WORKER CORE COUNT",
+        "HOST START TS", "HOST DURATION [ns]", "OP TO OP LATENCY [ns]",
+        "DEVICE KERNEL DURATION [ns]", "PM IDEAL [ns]", "PM COMPUTE [ns]", "PM BANDWIDTH [ns]",
+    }
+)  # fmt: skip
+_TENSOR = re.compile(r"(?:INPUT|OUTPUT)_\d+_(?:W|Z|Y|X|DATATYPE|MEMORY)(?:_PAD\[LOGICAL\])?$")
+_LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)"(?::(\d+):\d+)?')
+_DIMENSION = re.compile(r"\s*(\d{1,12})(?:\.0*)?(?:\[(\d{1,12})\])?\s*$")
+# Bytes of an element in DRAM, shared exponents included.
+_BYTES = {
+    "FLOAT32": 4.0, "UINT32": 4.0, "INT32": 4.0, "BFLOAT16": 2.0, "FLOAT16": 2.0, "UINT16": 2.0,
+    "UINT8": 1.0, "BFLOAT8_B": 1088 / 1024, "BFLOAT4_B": 576 / 1024, "BFLOAT2_B": 320 / 1024,
+}  # fmt: skip
+_TENSORS_COUNTED = 8
+# A kernel is called bound by a resource that it uses to this part of its peak (as tt-perf-report).
+_BOUND_AT = 0.65
+# Below this many launch floors an op's time is mostly launch.
+_LAUNCH_FACTOR = 1.5
+
+
+def wanted_columns(name: str) -> bool:
+    return name in _SINGLE or _TENSOR.match(name) is not None
+
+
+def build_table(columns: Columns, notes: list[str]) -> OpTable:
+    rows = columns.rows
+    code = columns.text("OP CODE")
+    kind = _types(columns)
+    device = kind.equals("device")
+    kernel = columns.number("DEVICE KERNEL DURATION [ns]")
+    negative = device & (kernel < 0)
+    if negative.any():
+        notes.append(f"{int(negative.sum())} negative kernel durations ignored")
+        kernel = np.where(negative, np.nan, kernel)
+    missing = device & np.isnan(kernel)
+    if missing.any():
+        notes.append(f"{int(missing.sum())} device ops without a kernel duration")
+    if "DEVICE KERNEL DURATION [ns]" not in columns:
+        notes.append("no DEVICE KERNEL DURATION column: times are unknown")
+    chip = _chip(columns, notes)
+    gap = columns.number("OP TO OP LATENCY [ns]")
+    # A device clock that was reset or an op of another queue: nothing is that far in the past.
+    gap = np.where(gap < -1e6, np.nan, np.maximum(gap, 0.0))
+    flops = _flops(columns, code)
+    traffic = _dram_bytes(columns)
+    module, location = _locations(columns.text("LOC"))
+    numbers = {
+        "kernel_ns": np.where(device, kernel, np.nan),
+        "gap_ns": np.where(device, gap, np.nan),
+        "host_ns": columns.number("HOST DURATION [ns]"),
+        "cores": columns.number("CORE COUNT"),
+        "available": columns.number("AVAILABLE WORKER CORE COUNT"),
+        "pm_ideal_ns": columns.number("PM IDEAL [ns]"),
+        "pm_compute_ns": columns.number("PM COMPUTE [ns]"),
+        "pm_bandwidth_ns": columns.number("PM BANDWIDTH [ns]"),
+        "call": columns.number("GLOBAL CALL COUNT"),
+        "device": columns.number("DEVICE ID"),
+        "start_ns": columns.number("HOST START TS"),
+        "flops": flops,
+        "dram_bytes": traffic,
+    }
+    texts = {
+        "code": code,
+        "type": kind,
+        "module": module,
+        "location": location,
+        "fidelity": columns.text("MATH FIDELITY"),
+        "bound": _bounds(numbers, columns.text("MATH FIDELITY"), chip, device),
+        "shape": _shapes(columns),
+        "formats": _join(
+            columns, ("INPUT_0_DATATYPE", "INPUT_1_DATATYPE"), " x ", "OUTPUT_0_DATATYPE"
+        ),
+        "memory": columns.text("INPUT_0_MEMORY"),
+        "trace": _traces(columns),
+        "attributes": columns.text("ATTRIBUTES"),
+        "const_eval": columns.text("CONST_EVAL_OP"),
+        "in0": columns.text("INPUT_0_DATATYPE"),
+        "in1": columns.text("INPUT_1_DATATYPE"),
+        "out0": columns.text("OUTPUT_0_DATATYPE"),
+    }
+    # Temper's own files say that their times are modelled.
+    modelled = any('"modelled"' in v for v in columns.text("PROGRAM_METADATA").values)
+    return OpTable(rows, numbers, texts, modelled, arch=chip.arch, notes=tuple(notes))
+
+
+def _types(columns: Columns) -> Text:
+    types, codes = columns.text("OP TYPE"), columns.text("OP CODE")
+    names = ["device", "host", "signpost"]
+    signpost = types.equals("signpost")
+    host = types.where([v in ("python_fallback", "tt_dnn_cpu") for v in types.values])
+    host |= codes.contains("(torch)")
+    found = np.where(signpost, 2, np.where(host, 1, 0)).astype(np.int32)
+    return Text(found, names)
+
+
+def _chip(columns: Columns, notes: list[str]) -> Chip:
+    """The chip whose peaks apply: as named, or by the cores that ops used."""
+    for name in columns.text("DEVICE ARCH").values:
+        if not name:
+            continue
+        try:
+            return chips.get(name)
+        except UsageError:
+            notes.append(f"unknown DEVICE ARCH {name!r}; compared with {chips.DEFAULT_CHIP}")
+            return chips.get(chips.DEFAULT_CHIP)
+    cores = columns.number("CORE COUNT")
+    most = np.nanmax(cores) if np.isfinite(cores).any() else 0
+    name = "p150" if 108 < most <= 140 else chips.DEFAULT_CHIP
+    notes.append(f"no DEVICE ARCH column: compared with the peaks of {name}")
+    return chips.get(name)
+
+
+def _dimension(columns: Columns, tensor: str, part: str) -> np.ndarray:
+    """The padded size."""
+    column = columns.text(f"{tensor}_{part}_PAD[LOGICAL]", f"{tensor}_{part}")
+
+    def parse(value: str) -> float:
+        found = _DIMENSION.match(value)
+        if not found:
+            return float("nan")
+        return float(found.group(1))
+
+    return column.numbers([parse(value) for value in column.values])
+
+
+def _flops(columns: Columns, code: Text) -> np.ndarray:
+    """2 M K N of matmuls, from padded shapes as report tools count them."""
+    a = {part: _dimension(columns, "INPUT_0", part) for part in "WZYX"}
+    b = {part: _dimension(columns, "INPUT_1", part) for part in "WZYX"}
+    batch = np.fmax(a["W"], b["W"]) * np.fmax(a["Z"], b["Z"])
+    found: np.ndarray = np.where(
+        code.contains("Matmul"), 2.0 * batch * a["Y"] * a["X"] * b["X"], 0.0
+    )
+    known: np.ndarray = np.nan_to_num(found)
+    return known
+
+
+def _dram_bytes(columns: Columns) -> np.ndarray:
+    total = np.zeros(columns.rows)
+    names = [f"INPUT_{i}" for i in range(_TENSORS_COUNTED)] + ["OUTPUT_0"]
+    for tensor in names:
+        if f"{tensor}_MEMORY" not in columns:
+            continue
+        memory, datatype = columns.text(f"{tensor}_MEMORY"), columns.text(f"{tensor}_DATATYPE")
+        size = datatype.numbers([_BYTES.get(v.upper(), 0.0) for v in datatype.values])
+        for part in "WZYX":
+            size = size * _dimension(columns, tensor, part)
+        total += np.where(memory.contains("DRAM"), np.nan_to_num(size), 0.0)
+    return total
+
+
+def _bounds(numbers: dict[str, np.ndarray], fidelity: Text, chip: Chip, device: np.ndarray) -> Text:
+    kernel, cores = numbers["kernel_ns"], numbers["cores"]
+    phases = fidelity.numbers([FIDELITY_PHASES.get(v, np.nan) for v in fidelity.values])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        per_ns = chip.flop_per_cycle_lofi * chip.clock_ghz * cores / phases
+        math = numbers["flops"] / kernel / per_ns
+        dram = numbers["dram_bytes"] / kernel / chip.dram_peak_gbps
+        short = kernel < _LAUNCH_FACTOR * chip.launch_floor_ns
+    names = ["", "host", "launch", "compute", "dram"]
+    found = np.zeros(len(kernel), dtype=np.int32)
+    found[short] = 2
+    found[np.nan_to_num(math) >= _BOUND_AT] = 3
+    found[(np.nan_to_num(dram) >= _BOUND_AT) & (np.nan_to_num(dram) > np.nan_to_num(math))] = 4
+    found[~device] = 1
+    return Text(found, names)
+
+
+def _locations(column: Text) -> tuple[Text, Text]:
+    """Module path and file:line out of MLIR's ``loc(fused["file":60:0, "name"])``."""
+    modules, places = [], []
+    for value in column.values:
+        found = _LOCATION.findall(value)
+        file = next((f"{text}:{line}" for text, line in found if line), "")
+        name = next((text for text, line in reversed(found) if not line), "")
+        # Ours end in /Kind; other names are kept whole.
+        modules.append(name.rsplit("/", 1)[0] if "/" in name else name)
+        places.append(file)
+    return Text(column.codes, modules), Text(column.codes, places)
+
+
+def _shapes(columns: Columns) -> Text:
+    texts = [
+        columns.text(f"{tensor}_{part}_PAD[LOGICAL]", f"{tensor}_{part}")
+        for tensor in ("INPUT_0", "INPUT_1")
+        for part in "WZYX"
+    ]
+    codes, distinct = _combine(texts)
+    values = [_shape([_logical(word) for word in words]) for words in distinct]
+    return Text(codes, values)
+
+
+def _logical(value: str) -> int:
+    found = _DIMENSION.match(value)
+    return int(found.group(2) or found.group(1)) if found else 0
+
+
+def _combine(texts: Sequence[Text]) -> tuple[np.ndarray, list[list[str]]]:
+    """Distinct combinations of several text columns, and which one each row has."""
+    codes = np.zeros(len(texts[0]), dtype=np.int64)
+    rows = np.zeros(0, dtype=np.int64)
+    for text in texts:
+        # Folding one column in at a time keeps the numbers small and the sort one-dimensional.
+        _, rows, codes = np.unique(
+            codes * len(text.values) + text.codes, return_index=True, return_inverse=True
+        )
+    distinct = [[text[row] for text in texts] for row in rows.tolist()]
+    return codes.reshape(-1).astype(np.int32), distinct
+
+
+def _shape(dims: Sequence[int]) -> str:
+    sides = []
+    for side in (dims[:4], dims[4:]):
+        if any(side):
+            shown = list(side)
+            while len(shown) > 2 and shown[0] == 1:
+                shown = shown[1:]
+            sides.append("x".join(map(str, shown)))
+    return " x ".join(sides)
+
+
+def _join(columns: Columns, inputs: Sequence[str], between: str, output: str) -> Text:
+    codes, distinct = _combine([columns.text(name) for name in (*inputs, output)])
+    values = []
+    for words in distinct:
+        joined = between.join(word for word in words[:-1] if word)
+        values.append(f"{joined} => {words[-1]}" if words[-1] else joined)
+    return Text(codes, values)
+
+
+def _traces(columns: Columns) -> Text:
+    column = columns.text("METAL TRACE ID")
+    return Text(column.codes, ["traced" if value else "" for value in column.values])

@@ -1,1 +1,0 @@
-"""The virtual chip: memory, program cache, queue, trace replay, host kernels."""

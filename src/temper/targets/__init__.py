@@ -1,0 +1,1 @@
+"""Targets that run placed programs."""

@@ -1,0 +1,1 @@
+"""The virtual chip: executor, host kernels and their slow reference, program cache."""

@@ -1,0 +1,109 @@
+"""The host kernel of ops that have no device lowering: a torch operator by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from temper.errors import CompileError
+from temper.program import Op
+from temper.program.tensor import INTEGER_FORMATS
+from temper.targets.virtual.builder import Builder, kernel
+from temper.targets.virtual.values import to_integer
+
+Tensor = torch.Tensor
+_DTYPES: dict[str, torch.dtype] = {
+    name: getattr(torch, name)
+    for name in (
+        "float32",
+        "float64",
+        "float16",
+        "bfloat16",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint8",
+        "bool",
+        "complex64",
+        "complex128",
+    )
+}
+
+
+def resolve(target: str) -> Any:
+    """The operator that a target names; only torch.ops.aten and torch.ops.tt are reachable."""
+    parts = target.removeprefix("torch.ops.").replace("::", ".").split(".")
+    if parts[0] not in ("aten", "tt"):
+        parts.insert(0, "aten")
+    found: Any = getattr(torch.ops, parts[0])
+    try:
+        for part in parts[1:] if all(p.isidentifier() for p in parts) else [""]:
+            found = getattr(found, part)
+    except AttributeError:
+        found = None
+    if not isinstance(found, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        raise CompileError(f"{target!r} is not an operator of torch.ops.aten or torch.ops.tt")
+    return found
+
+
+def dtype_named(name: str) -> torch.dtype:
+    short = name.removeprefix("torch.")
+    if short not in _DTYPES:
+        raise CompileError(f"unknown dtype {name!r}", allowed=sorted(_DTYPES))
+    return _DTYPES[short]
+
+
+def bind_argument(argument: Any, inputs: list[Tensor]) -> Any:
+    """A JSON argument as the operator takes it: ``{"input": i}`` is the i-th operand, with
+    ``"dtype"`` beside it converted to that dtype; ``{"dtype": ...}`` alone is a dtype; ``{"call":
+    target, "args", "kwargs", "item"}`` is the result of another operator."""
+    if isinstance(argument, dict):
+        if "input" in argument:
+            x = inputs[argument["input"]]
+            return x.to(dtype_named(argument["dtype"])) if "dtype" in argument else x
+        if "call" in argument:
+            made = resolve(argument["call"])(
+                *bind_argument(argument["args"], inputs),
+                **{k: bind_argument(v, inputs) for k, v in argument["kwargs"].items()},
+            )
+            made = made if argument["item"] is None else made[argument["item"]]
+            return made.resolve_conj().resolve_neg()  # the next operator may read the bytes
+        if "dtype" in argument:
+            return dtype_named(argument["dtype"])
+        raise CompileError(f"a host op cannot take the argument {argument!r}")
+    if isinstance(argument, (list, tuple)):
+        return [bind_argument(item, inputs) for item in argument]
+    return argument
+
+
+@kernel("Host")
+def host(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+    """Rule: torch's own operator on the host's float32 or int64 values; each result is then
+    rounded to its value's format."""
+    function = resolve(op.attr("target"))
+    args, kwargs = op.attr("args"), op.attr("kwargs")
+    outputs = [b.output(op, index) for index in range(len(op.outputs))]
+    formats = [b.spec(name).format for name in op.outputs]
+    chosen = op.attr("results")
+    if chosen is None:
+        chosen = range(len(op.outputs))
+
+    def step() -> None:
+        made = function(
+            *(bind_argument(argument, inputs) for argument in args),
+            **{name: bind_argument(value, inputs) for name, value in kwargs.items()},
+        )
+        several = [made] if isinstance(made, Tensor) else made
+        results = [several[index] for index in chosen]
+        for out, result, format_name in zip(outputs, results, formats, strict=True):
+            if format_name in INTEGER_FORMATS:
+                out.copy_(to_integer(result, format_name).reshape(out.shape))
+            else:
+                out.copy_(result.reshape(out.shape))
+
+    b.emit(step)
+    for out, format_name in zip(outputs, formats, strict=True):
+        b.finish(out, format_name)
+    return outputs
