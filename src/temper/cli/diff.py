@@ -51,7 +51,7 @@ def command(before: Path, after: Path, allowed: float | None, limit: int, as_jso
 
 
 def _print(compared: Comparison, limit: int) -> None:
-    from temper.report.terminal import time_text
+    from temper.units import time_text
 
     out = console()
     unit = "a warm call" if compared.per_call else "in all"
@@ -99,7 +99,7 @@ def _print(compared: Comparison, limit: int) -> None:
 
 def _print_parts(compared: Comparison) -> None:
     """Where else the total changed: gaps, host, link, waiting."""
-    from temper.report.terminal import time_text
+    from temper.units import time_text
 
     scale_a = 1 / compared.before.calls if compared.per_call else 1
     scale_b = 1 / compared.after.calls if compared.per_call else 1

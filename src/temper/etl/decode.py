@@ -60,7 +60,9 @@ class Decoder:
     def done(self) -> bool:
         return self._rows is not None and self.row >= self._rows
 
-    def read(self, buffers: Sequence[kernel_types.Buffer], at: int, room: int) -> tuple[int, list[Fault]]:
+    def read(
+        self, buffers: Sequence[kernel_types.Buffer], at: int, room: int
+    ) -> tuple[int, list[Fault]]:
         """Writes up to ``room`` rows from ``at`` on; 0 rows when the decoder gives up."""
         try:
             self._next_group()

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from temper.errors import BadFileError
-from temper.etl import arrow, kernel, kernel_types
+from temper.etl import arrow, kernel_types
 from temper.etl.operators import VocabGen
 
 _FORMAT = b"temper-vocabulary"

@@ -15,12 +15,12 @@ from temper.program import Program
 from temper.record.events import Kind
 from temper.report.suggestion import Suggestion
 from temper.report.summary import Summary, summarise
-from temper.report.terminal import bytes_text, rate_text, time_text
 from temper.run.expand import blocks
 from temper.run.memory import holdings, usage
 from temper.run.opening import Profile
 from temper.run.records import Run
 from temper.run.table import OpTable
+from temper.units import bytes_text, rate_text, time_text
 
 _MAX_SEGMENTS = 30_000
 _MAX_ROWS = 20_000

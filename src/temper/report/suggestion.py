@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from temper.units import time_text
+
 # Gains below this part of the total are noise to a person.
 WORTHWHILE = 0.01
 
@@ -37,8 +39,6 @@ class Suggestion:
 
     def lines(self, number: int) -> list[str]:
         """As the terminal shows it."""
-        from temper.report.terminal import time_text
-
         band = ""
         if self.low_ns != self.then_ns or self.high_ns != self.then_ns:
             band = f" ({time_text(self.low_ns)} to {time_text(self.high_ns)})"

@@ -7,33 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from temper.report.summary import Group, Summary, group_by, summarise, top_ops
 from temper.run.opening import Profile
+from temper.units import bytes_text, rate_text, time_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from temper.report.suggestion import Suggestion
-
-
-def time_text(ns: float) -> str:
-    """Three significant digits in the unit that a person would use."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if abs(ns) >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.0f} ns"
-
-
-def bytes_text(size: float) -> str:
-    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= scale:
-            return f"{size / scale:.3g} {unit}"
-    return f"{size:.0f} B"
-
-
-def rate_text(tflops: float) -> str:
-    for unit, scale in (("TFLOP/s", 1.0), ("GFLOP/s", 1e3)):
-        if tflops * scale >= 1:
-            return f"{tflops * scale:.3g} {unit}"
-    return f"{tflops * 1e6:.3g} MFLOP/s"
 
 
 def print_report(
