@@ -130,7 +130,7 @@ def test_two_processes_share_a_folder(tmp_path: Path) -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from test_compile_cache import KEY, program\n"
-        "from temper.frontend import cache\n"
+        "from temper.compiler import cache\n"
         "for i in range(20):\n"
         "    assert cache.put(KEY, program()) and cache.get(KEY) == program()\n"
     )

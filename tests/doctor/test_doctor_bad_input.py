@@ -227,16 +227,15 @@ def test_a_root_that_is_not_there_is_a_usage_error() -> None:
 
 
 def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from temper.doctor import registry
+    from temper.doctor import examination, registry
 
     def broken(context: Context) -> registry.Result:
         raise RuntimeError("boom")
         yield
 
-    registry.load()
     entry = registry.Check("kernel", "host", broken)
     checks = [entry if check.name == "kernel" else check for check in registry.CHECKS]
-    monkeypatch.setattr(registry, "CHECKS", checks)
+    monkeypatch.setattr(examination, "CHECKS", checks)
     report = run(Context(memory(apply(machine("n150"), {}))))
     assert any("RuntimeError: boom" in f.seen for f in report.findings)
     assert any(f.check == "memory" for f in report.findings)

@@ -14,7 +14,10 @@ def work(calls: int) -> None:
     # Here, so that a child can be the first to load the runtime.
     import samples
 
+    import temper.frontdoor.environment as environment
     from temper.record import recorder
+
+    environment.start_from_environment()
 
     active = recorder.ACTIVE
     assert active is not None, "the profiler is off"

@@ -21,7 +21,7 @@ from temper.frontdoor.tt_profile import main, targets
 from temper.record.server import CaptureServer
 from temper.run.folder import read_run
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[1] / "profiles"
 
 
 def script(mode: str) -> str:
@@ -205,7 +205,10 @@ def test_a_plain_script_writes_where_tt_metal_does(tmp_path: Path, variable: str
 
 
 def test_the_switch_set_to_zero_is_off(tmp_path: Path) -> None:
-    code = "from temper.record import recorder; print(recorder.ACTIVE)"
+    code = (
+        "from temper.frontdoor.environment import start_from_environment as start\n"
+        "from temper.record import recorder\nstart(); print(recorder.ACTIVE)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "TT_METAL_DEVICE_PROFILER": "0"},
