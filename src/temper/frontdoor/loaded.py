@@ -1,4 +1,4 @@
-"""A compiled graph on the virtual chip: first call, trace capture, replay, changed weights."""
+"""A compiled graph on a target: first call, trace capture, replay, changed weights."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from temper.frontdoor.profiled import CallRecorder
 from temper.options import Options
 from temper.program.trace_size import check_region, trace_bytes
 from temper.record import recorder
-from temper.targets.virtual.executor import Executor
+from temper.targets.choose import choose
+from temper.targets.protocol import Load, LoadedProgram, Phase, phase_of
 from temper.targets.virtual.program_cache import PROGRAM_CACHE
 from temper.torch_device.device import host_view, is_tt, wrap
 
@@ -48,7 +49,7 @@ class CallStats:
     cache_hits: int = 0
     cache_misses: int = 0
     trace_bytes: int = 0
-    device_ns: float = 0.0  # modelled, all calls
+    device_ns: float = 0.0  # all calls; modelled or measured as the target says
     wall_ns: int = 0  # measured on this host, all calls
     first_call_wall_ns: int = 0
     stages: dict[str, float] = field(default_factory=dict)
@@ -69,8 +70,9 @@ class LoadedGraph:
             check_region(self.program, options["trace_region_size"])
         self._costs: dict[bool, ProgramCost] = {}
         self._lock = threading.Lock()
-        self._executor: Executor | None = None
+        self._running: LoadedProgram | None = None
         self._recorder = CallRecorder(built)
+        self.target = choose(options)
         export(self.program, built.weights, options, index)
         self._watch(built.weights)
         self._outputs = self._output_plan()
@@ -97,8 +99,8 @@ class LoadedGraph:
         """Other tensors for some weights; their values are read at the next call."""
         with self._lock:
             self._watch({**self._weights, **weights})
-            if self._executor is not None:
-                self._executor.set_weights(_host(self._weights))
+            if self._running is not None:
+                self._running.set_weights(_host(self._weights))
                 self.stats.weight_updates += 1
 
     # --- calls --------------------------------------------------------------------------------
@@ -109,26 +111,31 @@ class LoadedGraph:
         if any(is_tt(t) for t in inputs):
             inputs = [host_view(t) if is_tt(t) else t for t in inputs]
         first = self.stats.calls == 0
-        executor = self._ready() if first or self._watched.changed() else self._executor
-        assert executor is not None
-        outputs = executor.run(inputs) if not self.built.options["dry_run"] else self._zeros()
-        self._account(started, first)
+        running = self._ready() if first or self._watched.changed() else self._running
+        assert running is not None
+        phase = phase_of(self.stats.calls, traced=self._trace)
+        dry = self.built.options["dry_run"]
+        outputs = self._zeros() if dry else running.run(inputs, phase)
+        self._account(started, running.cost(phase), phase)
         return [wrap(o) if on_tt else o for o, on_tt in zip(outputs, self._on_tt, strict=True)]
 
-    def _ready(self) -> Executor:
+    def _ready(self) -> LoadedProgram:
         """First call: upload and const-eval. Later: new values of changed weights."""
         with self._lock:
-            if self._executor is None:
+            if self._running is None:
                 started = time.perf_counter()
-                self._executor = Executor(
-                    self.program,
-                    _host(self._weights),
-                    output_dtypes=self._dtypes,
-                    exact_accumulation=_exact(self.built.options),
+                self._running = self.target.load(
+                    Load(
+                        self.program,
+                        _host(self._weights),
+                        self._dtypes,
+                        self.built.options,
+                        exact_accumulation=_exact(self.built.options),
+                    )
                 )
                 self.stats.stages["load"] = time.perf_counter() - started
                 started = time.perf_counter()
-                self._executor.prepare()
+                self._running.prepare()
                 self.stats.stages["const-eval"] = time.perf_counter() - started
                 hits, misses = (
                     PROGRAM_CACHE.touch(self.program)
@@ -138,18 +145,16 @@ class LoadedGraph:
                 self.stats.cache_hits += hits
                 self.stats.cache_misses += misses
             elif self._watched.changed():
-                self._executor.set_weights(_host(self._weights))
+                self._running.set_weights(_host(self._weights))
                 self.stats.weight_updates += 1
                 self._watched = WeightWatch(self._weights.values())
-            return self._executor
+            return self._running
 
-    def _account(self, started: int, first: bool) -> None:
+    def _account(self, started: int, cost: ProgramCost, phase: Phase) -> None:
         """Advance the device clock and the statistics, and tell the profiler."""
         stats = self.stats
         stats.calls += 1
-        # The second call records the trace; from the third on it is replayed.
-        replayed = self._trace and stats.calls > 2
-        cost = self.cost(traced=replayed)
+        first, replayed = phase == "first", phase == "replay"
         ended = time.perf_counter_ns()
         if first:
             stats.first_call_wall_ns = ended - started

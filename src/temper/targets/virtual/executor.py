@@ -6,7 +6,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -112,6 +112,12 @@ class Executor:
                 held.copy_(load(self._weight(name), self.program.values[name]))
             self._prepared = False
             self._prepare()
+
+    def read(self, paths: Iterable[str]) -> dict[str, Tensor]:
+        """What the chip holds for some weights, by parameter path, in the values of its formats."""
+        names = {path: name for name, path in self.program.weights.items()}
+        with self._lock, _plain():
+            return {path: self._tensors[names[path]].clone() for path in paths}
 
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """One call: inputs rounded to their formats, every op, outputs in fresh memory."""
