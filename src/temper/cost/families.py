@@ -16,7 +16,7 @@ from temper.cost import (
 )
 from temper.cost.records import Physics
 from temper.cost.work import Work
-from temper.program.ops import KINDS
+from temper.program.table import KINDS
 
 PHYSICS: Mapping[str, Callable[[Work], Physics]] = {
     "matmul": matmul.physics,

@@ -10,7 +10,7 @@ from temper.chips import Chip
 from temper.cost.records import Context
 from temper.cost.sfpu import epilogue_cycles
 from temper.program.op import Op
-from temper.program.ops import KINDS
+from temper.program.table import KINDS
 from temper.program.tensor import TILE, TensorSpec
 
 # Time a core needs to issue one request, and its rate for long ones (GB/s): the table of one-core

@@ -15,9 +15,8 @@ from typing import Any, Literal
 from temper.chips import Chip
 from temper.placement.window_modes import window_configs
 from temper.program.attention_config import configs as attention_configs
-from temper.program.circular_buffers_compute import matmul_shape
 from temper.program.conv_config import ConvConfig, even_split
-from temper.program.matmul_config import MULTI_CORE, REUSE_1D, MatmulConfig
+from temper.program.matmul_config import MULTI_CORE, REUSE_1D, MatmulConfig, matmul_shape
 from temper.program.matmul_config import choose as choose_matmul
 from temper.program.op import Op
 from temper.program.tensor import DRAM, SRAM, TILE, Memory, TensorSpec, ceil_div, is_view

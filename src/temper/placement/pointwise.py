@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from temper.program.conv_config import Window, window_of
 from temper.program.op import Op
-from temper.program.ops import KINDS
 from temper.program.program import Program
+from temper.program.table import KINDS
 from temper.program.tensor import TensorSpec
 
 _KEPT = ("activations", "fidelity", "fp32_acc", "packer_l1_acc", "approx")

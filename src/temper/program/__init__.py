@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from temper.program.op import Op, Source
-from temper.program.ops import KINDS, OpKind
+from temper.program import table as _table  # noqa: F401  (enters the op table)
+from temper.program.op import KINDS, Op, OpKind, Source
 from temper.program.program import Program
 from temper.program.tensor import DRAM, HOST, SRAM, Memory, TensorSpec
 from temper.program.text import parse, to_text

@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from temper.chips import Chip
+from temper.program.op import Op, Specs
 from temper.program.tensor import TILE, TILE_BYTES, TensorSpec, ceil_div, divisors
 
 REUSE_2D = "MatmulMultiCoreReuseMultiCast"
@@ -337,3 +338,24 @@ def _shrink(
             if p.fits(m, n, k):
                 return m, n, k
     return 1, 1, 1
+
+
+def matmul_config_of(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> MatmulConfig:
+    """The op's own config, or the one that ttnn would choose."""
+    config = op.attr("config")
+    if config:
+        return MatmulConfig.from_attrs(config)
+    batch, m, k, n = matmul_shape(op, inputs)
+    return choose(
+        batch, m, k, n, inputs[0], inputs[1], outputs[0], chip,
+        fp32_acc=op.attr("fp32_acc"), bias_format=inputs[2].format if len(inputs) > 2 else None,
+    )  # fmt: skip
+
+
+def matmul_shape(op: Op, inputs: Specs) -> tuple[int, int, int, int]:
+    """(batch of a, M, K, N) of a Matmul op, transposes applied."""
+    batch, m, k = inputs[0].matrix
+    if op.attr("transpose_a"):
+        m, k = k, m
+    n = inputs[1].matrix[1 if op.attr("transpose_b") else 2]
+    return batch, m, k, n

@@ -1,12 +1,19 @@
-"""One device operation of a program, and where in the user's source it came from."""
+"""One device operation of a program, the record of its kind, and where in the source it came from.
+
+Numbers: unless a kind says otherwise, an op computes in float32 on its inputs' exact values and
+rounds each output once to its format.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
-from temper.program.ops import KINDS, OpKind
+from temper.chips import Chip
+from temper.program.tensor import TensorSpec
+
+Specs: TypeAlias = Sequence[TensorSpec]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,3 +45,54 @@ class Op:
 
     def with_attrs(self, **changes: Any) -> Op:
         return replace(self, attrs={**self.attrs, **changes})
+
+
+ShapeRule: TypeAlias = Callable[[Op, Specs, Specs], Iterator[str]]
+BufferRule: TypeAlias = Callable[[Op, Specs, Specs, Chip], int]
+ProductRule: TypeAlias = Callable[[Op, Specs, Specs, bool], float]
+ComputeRule: TypeAlias = Callable[[Specs, Specs, str, int, str], dict[str, Any]]
+WordRule: TypeAlias = Callable[[Op, Specs, Specs, Chip], dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class OpKind:
+    """Everything that an op says of itself.
+
+    ``family`` selects the cost model, ``code`` is the profiler's OP CODE. ``operands`` name the
+    inputs in order (``?`` optional, ``*`` any number). ``attrs`` give each attribute's default;
+    the meaning stands beside it in the table. The rules take the op with the specs of its inputs
+    and outputs.
+    """
+
+    name: str
+    family: str
+    code: str
+    operands: tuple[str, ...]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
+    matrix: bool = False  # runs on the matrix engine: fidelity masks and the accumulator apply
+    results: tuple[int, int | None] = (1, 1)  # least and most; None is any number
+    # What cannot be true of these operands and results.
+    shapes: ShapeRule | None = None
+    # Bytes per core of circular buffers; None: two tiles of every operand and result.
+    buffers: BufferRule | None = None
+    # Multiply-adds of logical or of padded shapes; None: no arithmetic to speak of.
+    products: ProductRule | None = None
+    # What ttnn chooses from level 1 on, by (inputs, outputs, architecture, length of the sums,
+    # norm); None: HiFi4 and a bfloat16 accumulator.
+    compute: ComputeRule | None = None
+    # The attributes as tt-metal's profiler prints them; None: as they are.
+    words: WordRule | None = None
+    # Whether tt-metal has a performance model for it: the PM columns; others show 1, 1, 1.
+    vendor_model: bool = False
+
+
+# The op table: each file of `table` enters its family.
+KINDS: dict[str, OpKind] = {}
+
+
+def register(*kinds: OpKind) -> None:
+    """Enter records into the table; a name is taken once."""
+    for kind in kinds:
+        if kind.name in KINDS:
+            raise ValueError(f"the op {kind.name} is in the table already")
+        KINDS[kind.name] = kind

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from temper.errors import BadFileError, TemperError
 from temper.program.op import Op, Source
-from temper.program.ops import KINDS
 from temper.program.program import Program
+from temper.program.table import KINDS
 from temper.program.tensor import Memory, TensorSpec
 
 # Deeper nesting than any attribute has; keeps hostile input from exhausting the stack.

@@ -10,19 +10,10 @@ from temper import chips
 from temper.chips import Chip
 from temper.errors import CompileError, UsageError
 from temper.formats.names import FIDELITIES
-from temper.program.op import Op
-from temper.program.ops import KINDS, OpKind
+from temper.program.op import KINDS, Op, OpKind, Specs
 from temper.program.program import Program
 from temper.program.tensor import TILE, TensorSpec
-from temper.program.verify_shapes import shape_problems
 
-# Kinds with more than one result: least and most; None is any number.
-_RESULTS: Mapping[str, tuple[int, int | None]] = {
-    "TopK": (1, 2),
-    "Sort": (1, 2),
-    "CreateQkvHeads": (3, 3),
-    "Host": (1, None),
-}
 _SHOWN = 5
 
 
@@ -56,8 +47,14 @@ def _problems(program: Program) -> Iterator[str]:
         for what in _op_problems(op):
             yield f"{_where(op)}: {what}"
         if op.kind in KINDS and all(name in program.values for name in (*op.inputs, *op.outputs)):
-            for what in shape_problems(op, program.input_specs(op), program.output_specs(op)):
+            for what in _shape_problems(op, program.input_specs(op), program.output_specs(op)):
                 yield f"{_where(op)}: {what}"
+
+
+def _shape_problems(op: Op, inputs: Specs, outputs: Specs) -> Iterator[str]:
+    rule = op.info.shapes
+    if outputs and rule is not None:
+        yield from rule(op, inputs, outputs)
 
 
 def _name_problems(program: Program) -> Iterator[str]:
@@ -113,7 +110,7 @@ def _count_problems(op: Op, kind: OpKind) -> Iterator[str]:
     most = None if any(o.endswith("*") for o in kind.operands) else len(kind.operands)
     if len(op.inputs) < least or (most is not None and len(op.inputs) > most):
         yield f"{len(op.inputs)} operands; {op.kind} takes {_range(least, most)}"
-    least, most = _RESULTS.get(op.kind, (1, 1))
+    least, most = kind.results
     if len(op.outputs) < least or (most is not None and len(op.outputs) > most):
         yield f"{len(op.outputs)} results; {op.kind} gives {_range(least, most)}"
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from temper.cost.records import OpCost
 from temper.program import TensorSpec
+from temper.program.words import datatype
 from temper.run import describe
 from temper.run.opinfo import OpInfo
 
@@ -141,7 +142,7 @@ def _tensor_cells(name: str, spec: TensorSpec, newer: bool) -> dict[str, str]:
     padded, logical = describe.dims4(spec.padded_shape), describe.dims4(spec.shape)
     cells = {
         f"{name}_LAYOUT": describe.layout(spec),
-        f"{name}_DATATYPE": describe.datatype(spec),
+        f"{name}_DATATYPE": datatype(spec),
         f"{name}_MEMORY": describe.memory(spec),
     }
     for part, outer, inner in zip("WZYX", padded, logical, strict=True):

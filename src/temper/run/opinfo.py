@@ -10,19 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from temper.chips import FIDELITY_PHASES, Chip
-from temper.program import Op, Program, TensorSpec
-from temper.program.tensor import TILE, round_up
+from temper.program import Op, Program, TensorSpec, work
 
 # tt-metal's op performance model: peaks in GiB/s (FACTS 8.3); Grayskull by its sheet.
 _PM_PEAK_GIB = {"wormhole_b0": 258.0, "blackhole": 512.0, "grayskull": 92.0}
-# Families that tt-metal gives a performance model; all others show 1, 1, 1 and no bandwidths.
-_PM_DATA_MOVEMENT = frozenset(
-    {
-        "transpose", "permute", "slice", "pad", "concat", "reshard", "interleaved_to_sharded",
-        "sharded_to_interleaved", "untilize", "repeat", "gather_scatter", "copy", "full",
-    }
-)  # fmt: skip
-_PM_FAMILIES = frozenset({"matmul", "conv2d", "softmax", "sdpa", "pool"}) | _PM_DATA_MOVEMENT
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,21 +69,19 @@ class OpInfo:
     @cached_property
     def flops(self) -> float:
         """Useful operations of the logical shapes; 0 for ops that do no arithmetic to speak of."""
-        return self._multiply_adds(padded=False) * 2.0
+        return work.flops(self.op, self.inputs, self.outputs)
 
     @cached_property
     def padded_flops(self) -> float:
-        return self._multiply_adds(padded=True) * 2.0
+        return work.flops(self.op, self.inputs, self.outputs, padded=True)
 
     @cached_property
     def dram_bytes(self) -> float:
-        tensors = (*self.inputs, *self.outputs)
-        return float(sum(t.size_bytes for t in tensors if t.memory.buffer == "dram"))
+        return work.bytes_in("dram", self.inputs, self.outputs)
 
     @cached_property
     def sram_bytes(self) -> float:
-        tensors = (*self.inputs, *self.outputs)
-        return float(sum(t.size_bytes for t in tensors if t.memory.buffer == "sram"))
+        return work.bytes_in("sram", self.inputs, self.outputs)
 
     @cached_property
     def padding_waste(self) -> float:
@@ -113,7 +102,7 @@ class OpInfo:
     @cached_property
     def performance_model(self) -> PerformanceModel:
         """FACTS 8.3: full grid, padded shapes, slowest single tensor."""
-        if self.family not in _PM_FAMILIES or not self.outputs:
+        if not self.op.info.vendor_model or not self.outputs:
             return PerformanceModel()
         compute = 1
         if self.padded_flops:
@@ -131,32 +120,6 @@ class OpInfo:
             tuple(_pm_bytes(t) / ideal for t in self.inputs),
             tuple(_pm_bytes(t) / ideal for t in self.outputs),
         )
-
-    def _multiply_adds(self, *, padded: bool) -> float:
-        kind, op = self.op.kind, self.op
-        if kind == "Matmul" and len(self.inputs) >= 2 and self.outputs:
-            batch, rows, columns = _matrix(self.outputs[0], padded)
-            a = self.inputs[0].matrix
-            inner = a[1] if op.attr("transpose_a") else a[2]
-            return float(batch * rows * columns * (round_up(inner, TILE) if padded else inner))
-        if kind in ("Conv2d", "ConvTranspose2d") and self.outputs:
-            batch, rows, columns = _matrix(self.outputs[0], padded)
-            kernel = op.attr("kernel")
-            inner = math.prod(kernel) * op.attr("in_channels") / max(1, op.attr("groups"))
-            inner = round_up(math.ceil(inner), TILE) if padded else inner
-            return float(batch * rows * columns * inner)
-        if kind == "Sdpa" and len(self.inputs) >= 2:
-            batch, rows, width = _matrix(self.inputs[0], padded)
-            keys = _matrix(self.inputs[1], padded)[1]
-            return float(2 * batch * rows * keys * width)
-        return 0.0
-
-
-def _matrix(spec: TensorSpec, padded: bool) -> tuple[int, int, int]:
-    batch, rows, columns = spec.matrix
-    if padded and spec.layout == "tile":
-        return batch, round_up(rows, TILE), round_up(columns, TILE)
-    return batch, rows, columns
 
 
 def _pm_bytes(spec: TensorSpec) -> int:
