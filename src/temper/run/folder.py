@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from temper._version import __version__
+from temper.chips import ARCHITECTURES
 from temper.errors import BadFileError, TemperError
 from temper.files import replacing, write_text
 from temper.record.events import DTYPE, decode
@@ -82,10 +83,11 @@ def _column_notes(arch: str) -> dict[str, str]:
         "PM columns": "tt-metal's op performance model, recomputed",
         "KERNEL SOURCE, HASH and SIZE": "empty: the virtual chip builds no kernels",
     }
-    if arch == "grayskull":
+    known = ARCHITECTURES.get(arch)
+    if known and not known.reported:
         notes["DEVICE ARCH"] = (
-            "left empty: report tools refuse Grayskull; tt-perf-report takes it as wormhole, so "
-            "its percentages of peak do not apply"
+            f"left empty: report tools refuse {known.title}; tt-perf-report takes it as wormhole, "
+            "so its percentages of peak do not apply"
         )
     return notes
 
