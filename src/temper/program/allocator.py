@@ -135,6 +135,15 @@ class BankAllocator:
         """The live buffers by name."""
         return dict(self._used)
 
+    def size(self, name: str) -> int:
+        """Bytes of every bank that a live buffer takes."""
+        return self._used[name].size
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes of every bank that are taken now."""
+        return self._allocated
+
     @property
     def holes(self) -> tuple[Block, ...]:
         return tuple(self._free)

@@ -12,6 +12,7 @@ from temper import chips
 from temper.chips import FIDELITY_PHASES, Chip
 from temper.errors import UsageError
 from temper.formats.sizes import TILE, TILE_BYTES
+from temper.run.records import MEASURED, MODELLED
 from temper.run.table import OpTable, Text
 
 if TYPE_CHECKING:
@@ -110,7 +111,8 @@ def build_table(columns: Columns, notes: list[str]) -> OpTable:
     }
     # Temper's own files say that their times are modelled.
     modelled = any('"modelled"' in v for v in columns.text("PROGRAM_METADATA").values)
-    return OpTable(rows, numbers, texts, modelled, arch=chip.arch, notes=tuple(notes))
+    basis = MODELLED if modelled else MEASURED
+    return OpTable(rows, numbers, texts, basis, arch=chip.arch, notes=tuple(notes))
 
 
 def _types(columns: Columns) -> Text:

@@ -41,6 +41,11 @@ FILES = {
     PERFETTO: "for ui.perfetto.dev",
     REPORT: "for people: open it in a browser",
 }
+_DEVICE_CLOCK = {
+    MODELLED: f"{MODELLED}: nanoseconds of the cost model, from each process's first call",
+    MEASURED: f"{MEASURED}: nanoseconds of the card, from each process's first call",
+    f"{MODELLED} and {MEASURED}": "of the cost model or of the card, as each program's meta says",
+}
 _PACKAGES = ("torch", "numpy", "ttnn", "transformers")
 
 
@@ -63,10 +68,11 @@ def describe_run(run: Run) -> dict[str, Any]:
         "chip": chip.name if chip else None,
         "arch": chip.arch if chip else None,
         "clocks": {
-            "device": f"{MODELLED}: nanoseconds of the cost model, from each process's first call",
+            "device": _DEVICE_CLOCK[run.basis],
             "host": f"{MEASURED}: time.perf_counter_ns of this machine",
         },
-        "columns": _column_notes(chip.arch if chip else ""),
+        "basis": run.basis,
+        "columns": _column_notes(chip.arch if chip else "", run.basis),
         "meta": dict(run.meta),
         "notes": list(run.notes),
         "files": FILES,
@@ -74,9 +80,9 @@ def describe_run(run: Run) -> dict[str, Any]:
     }
 
 
-def _column_notes(arch: str) -> dict[str, str]:
+def _column_notes(arch: str, basis: str) -> dict[str, str]:
     notes = {
-        "DEVICE KERNEL DURATION [ns]": "modelled; the band stands in the programs below",
+        "DEVICE KERNEL DURATION [ns]": f"{basis}; bands stand in the programs below",
         "DEVICE FW, PER CORE and RISC columns": "derived from the kernel duration by fixed shares",
         "HOST columns": "measured wall time of the virtual chip, shared out evenly over a call's "
         "ops unless op times were measured",
