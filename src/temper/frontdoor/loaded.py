@@ -71,8 +71,8 @@ class LoadedGraph:
         self._costs: dict[bool, ProgramCost] = {}
         self._lock = threading.Lock()
         self._running: LoadedProgram | None = None
-        self._recorder = CallRecorder(built, self.target.timing)
         self.target = choose(options)
+        self._recorder = CallRecorder(built, self.target.timing)
         export(self.program, built.weights, options, index)
         self._watch(built.weights)
         self._outputs = self._output_plan()
