@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from temper.program import Op, Program, TensorSpec
+from temper.program import KINDS, Op, Program, TensorSpec
 
 FLOATS = ("bfloat16", "float32", "bfloat8_b", "bfloat4_b")
 
@@ -44,7 +44,9 @@ def program(case: Case, format_name: str = "bfloat16") -> Program:
         for i, (s, f) in enumerate(zip(case.outputs, output_formats, strict=True))
     }
     op = Op(case.kind, tuple(ins), tuple(outs), case.attrs)
-    return Program("case", "n150", {**ins, **outs}, (op,), tuple(ins), tuple(outs))
+    state = {"x0": "x0"} if KINDS[case.kind].in_place else {}
+    inputs = tuple(name for name in ins if name not in state)
+    return Program("case", "n150", {**ins, **outs}, (op,), inputs, tuple(outs), state=state)
 
 
 def data(case: Case, seed: int = 0) -> list[np.ndarray]:

@@ -13,13 +13,14 @@ from temper.program.tensor import BLOCK_FORMATS
 from temper.targets.virtual import functions
 from temper.targets.virtual.builder import KERNELS
 from temper.targets.virtual.executor import Executor
-from temper.targets.virtual.reference import REFERENCE, interpret
+from temper.targets.virtual.reference import REFERENCE, interpret, rounded
 
 from .op_cases import FLOATS, Case, binary_case, data, program, unary_case
 from .op_cases_compute import COMPUTE
 from .op_cases_data import DATA
+from .op_cases_decode import DECODE
 
-OTHERS = [*COMPUTE, *DATA]
+OTHERS = [*COMPUTE, *DATA, *DECODE]
 
 # Relative to the largest value: one step of the format, since a result that lies next to a rounding
 # boundary may fall on either side of it. Block formats add the step of the shared exponent.
@@ -29,9 +30,14 @@ TOLERANCE = {"float32": 3e-6, "bfloat16": 2**-7, "bfloat8_b": 2**-6, "bfloat4_b"
 def check(case: Case, format_name: str, exact_accumulation: bool = False) -> None:
     made = program(case, format_name)
     arrays = data(case)
+    kept = {path: rounded(arrays.pop(0), made.spec(name)) for name, path in made.state.items()}
     tensors = [torch.from_numpy(a) for a in arrays]
-    results = Executor(made, {}, exact_accumulation=exact_accumulation).run(tensors)
-    expected = interpret(made, {}, arrays, exact_accumulation=exact_accumulation)
+    state = {path: torch.from_numpy(array).float() for path, array in kept.items()}
+    executor = Executor(made, {}, state=state, exact_accumulation=exact_accumulation)
+    results = executor.run(tensors)
+    expected = interpret(made, {}, arrays, state=kept, exact_accumulation=exact_accumulation)
+    for path, array in kept.items():
+        np.testing.assert_array_equal(state[path].double().numpy(), array)
     for name, result, wanted in zip(made.outputs, results, expected, strict=True):
         assert tuple(result.shape) == made.spec(name).shape
         compare(

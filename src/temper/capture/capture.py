@@ -46,10 +46,15 @@ def capture(
     model: torch.nn.Module,
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
+    *,
+    state: str = "",
 ) -> Captured:
-    """Capture a whole module; CompileError where Python control flow forbids one graph."""
+    """Capture a whole module; CompileError where Python control flow forbids one graph.
+
+    Buffers of the submodule named ``state`` are tensors that stay on the device.
+    """
     exported = _export(model, tuple(args), dict(kwargs or {}))
-    return _from_exported(exported, type(model).__name__)
+    return _from_exported(exported, type(model).__name__, state and state + ".")
 
 
 def capture_fx(module: torch.fx.GraphModule, example_inputs: Sequence[Any], name: str) -> Captured:
@@ -127,7 +132,7 @@ def _quiet() -> Iterator[None]:
     sys.stderr.write(printed.getvalue())
 
 
-def _from_exported(exported: ExportedProgram, name: str) -> Captured:
+def _from_exported(exported: ExportedProgram, name: str, kept: str = "") -> Captured:
     arguments: list[Argument] = []
     weights: dict[str, torch.Tensor] = {}
     position = 0
@@ -141,6 +146,9 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
             position += 1
             continue
         path = str(spec.target)
+        if kept and path.startswith(kept):
+            arguments.append(Argument(spec.arg.name, "state", path))
+            continue
         if spec.kind is InputKind.CONSTANT_TENSOR or path not in state:
             arguments.append(Argument(spec.arg.name, "constant", path))
             weights[path] = exported.constants[path]
@@ -149,9 +157,12 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
             weights[path] = state[path]
     outputs: list[tuple[str, Any]] = []
     mutations: list[tuple[int, str, Any]] = []
+    state_outputs: set[int] = set()
     inputs_by_name = {a.node: a.position for a in arguments if a.role == "input"}
     for index, out in enumerate(exported.graph_signature.output_specs):
-        if out.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
+        if kept and str(out.target).startswith(kept):
+            state_outputs.add(index)
+        elif out.kind in (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION):
             mutations.append((index, "weight", out.target))
         elif out.kind is OutputKind.USER_INPUT_MUTATION:
             mutations.append((index, "input", inputs_by_name[str(out.target)]))
@@ -171,6 +182,7 @@ def _from_exported(exported: ExportedProgram, name: str) -> Captured:
         name,
         outputs,
         mutations,
+        frozenset(state_outputs),
         call_site=_call_site(),
         unflatten=lambda values: pytree.tree_unflatten(values, spec),
     )

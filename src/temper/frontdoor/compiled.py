@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 import warnings
@@ -14,6 +15,7 @@ from temper.capture.capture import capture
 from temper.capture.watch import ModuleWatch
 from temper.compiler.pipeline import build, own_errors
 from temper.errors import CompileError, UsageError
+from temper.frontdoor.language.detect import generative
 from temper.frontdoor.loaded import LoadedGraph
 from temper.options import Options, resolve
 
@@ -40,8 +42,11 @@ class CompiledModel:
         self._lock = threading.RLock()
         self.options = options
         self.loaded: list[LoadedGraph] = []
+        self._generative = generative(model, options, self.loaded, lambda g: _Whole(g, model))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._generative is not None and self._generative.takes(args, kwargs):
+            return self._generative.call(args, kwargs)
         leaves, spec = pytree.tree_flatten((args, kwargs))
         key = (spec, self._model.training, *map(_describe, leaves))
         entry = self._entries.get(key)
@@ -55,7 +60,8 @@ class CompiledModel:
     @property
     def compiles(self) -> int:
         """How many input shapes were compiled so far."""
-        return len(self._entries)
+        steps = self._generative.runtime.compiles if self._generative is not None else 0
+        return len(self._entries) + steps
 
     def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
         if self._model.training:
@@ -82,6 +88,9 @@ class CompiledModel:
         return entry
 
     def __getattr__(self, name: str) -> Any:
+        language = self.__dict__.get("_generative")
+        if name == "generate" and language is not None:
+            return functools.partial(language.generate, self)
         return getattr(self.__dict__["_model"], name)
 
     def __repr__(self) -> str:

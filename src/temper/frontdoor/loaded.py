@@ -17,7 +17,7 @@ from temper.compiler.export import export
 from temper.compiler.pipeline import Built
 from temper.cost import ProgramCost, estimate
 from temper.frontdoor.environment import start_from_environment
-from temper.frontdoor.profiled import CONST_EVAL, LOAD, CallRecorder
+from temper.frontdoor.profiled import CallRecorder
 from temper.options import Options
 from temper.program.trace_size import check_region, trace_bytes
 from temper.record import recorder
@@ -58,8 +58,11 @@ class CallStats:
 class LoadedGraph:
     """Runs one compiled graph; calls are safe from several threads."""
 
-    def __init__(self, built: Built, index: int = 0) -> None:
+    def __init__(
+        self, built: Built, index: int = 0, state: dict[str, torch.Tensor] | None = None
+    ) -> None:
         self.built = built
+        self.state = {} if state is None else state  # what the program changes, by name
         self.program = built.program
         self.stats = CallStats(stages=dict(built.stages))
         options = built.options
@@ -71,8 +74,8 @@ class LoadedGraph:
         self._costs: dict[bool, ProgramCost] = {}
         self._lock = threading.Lock()
         self._running: LoadedProgram | None = None
+        self._recorder = CallRecorder(built)
         self.target = choose(options)
-        self._recorder = CallRecorder(built, self.target.timing)
         export(self.program, built.weights, options, index)
         self._watch(built.weights)
         self._outputs = self._output_plan()
@@ -131,12 +134,13 @@ class LoadedGraph:
                         self._dtypes,
                         self.built.options,
                         exact_accumulation=_exact(self.built.options),
+                        state=self.state,
                     )
                 )
-                self.stats.stages[LOAD] = time.perf_counter() - started
+                self.stats.stages["load"] = time.perf_counter() - started
                 started = time.perf_counter()
                 self._running.prepare()
-                self.stats.stages[CONST_EVAL] = time.perf_counter() - started
+                self.stats.stages["const-eval"] = time.perf_counter() - started
                 hits, misses = (
                     PROGRAM_CACHE.touch(self.program)
                     if self._cached
@@ -168,10 +172,7 @@ class LoadedGraph:
         active = recorder.ACTIVE
         if active is not None:
             replay = stats.replays if replayed else 0
-            once = {k: stats.stages[k] for k in (LOAD, CONST_EVAL) if first and k in stats.stages}
-            self._recorder.record(
-                active, cost, started, ended, first=first, replay=replay, once=once
-            )
+            self._recorder.record(active, cost, started, ended, first=first, replay=replay)
 
     # --- outputs ------------------------------------------------------------------------------
 
@@ -181,8 +182,10 @@ class LoadedGraph:
         places: list[int] = []
         self._dtypes: list[torch.dtype] = []
         self._on_tt: list[bool] = []
-        for argument in node.args[0]:
+        for index, argument in enumerate(node.args[0]):
             value = getattr(argument, "meta", {}).get("val")
+            if index in self.built.captured.state_outputs:
+                value = None
             places.append(len(self._dtypes) if isinstance(value, torch.Tensor) else -1)
             if isinstance(value, torch.Tensor):
                 self._dtypes.append(value.dtype)

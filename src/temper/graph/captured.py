@@ -11,16 +11,17 @@ from torch import fx
 
 from temper.weights.report import WeightFormatEntry
 
-Role = Literal["weight", "constant", "input"]
+Role = Literal["weight", "constant", "input", "state"]
 
 
 @dataclass
 class Argument:
-    """One placeholder of the graph: a weight of the model, a baked constant, or a user input."""
+    """One placeholder of the graph: a weight of the model, a baked constant, a user input, or a
+    tensor that the graph changes and that stays on the device."""
 
     node: str  # name of the placeholder
     role: Role
-    path: str = ""  # parameter path, for weights and constants
+    path: str = ""  # parameter path, for weights and constants; name of a state tensor
     position: int = -1  # index among the inputs of a call, for inputs (and lifted weights)
 
 
@@ -36,6 +37,8 @@ class Captured:
     outputs: list[tuple[str, Any]] = field(default_factory=list)
     # Graph outputs to copy back: (graph output index, role, path or input position)
     mutations: list[tuple[int, str, Any]] = field(default_factory=list)
+    # Graph outputs that are what became of a state tensor: written in place, handed to nobody
+    state_outputs: frozenset[int] = frozenset()
     call_site: tuple[str, int] = ("", 0)  # the user's line that called the model
     weight_report: list[WeightFormatEntry] = field(default_factory=list)
     unflatten: Callable[[list[Any]], Any] = lambda values: values

@@ -26,3 +26,15 @@ def split_qkv_heads(x: Any, heads: int, kv_heads: int) -> Any:
     width = x.shape[-1] // (heads + 2 * kv_heads)
     parts = x.split([heads * width, kv_heads * width, kv_heads * width], dim=-1)
     return tuple(p.view(batch, rows, -1, width).transpose(1, 2) for p in parts)
+
+
+def split_heads_decode(x: Any, heads: int, kv_heads: int) -> Any:
+    """(1, B, (heads + 2 kv_heads) * d) to q, k, v of (1, B, heads, d)."""
+    _, users, width = x.shape
+    whole = x.view(1, users, heads + 2 * kv_heads, width // (heads + 2 * kv_heads))
+    return tuple(whole.split([heads, kv_heads, kv_heads], dim=2))
+
+
+def concat_heads_decode(x: Any) -> Any:
+    """(1, B, heads, d) to (1, B, heads * d)."""
+    return x.flatten(2)

@@ -11,6 +11,7 @@ from temper import chips
 from temper.graph.captured import Captured
 from temper.graph.node import Node, is_node
 from temper.lowering import (
+    cache,  # noqa: F401 - they register themselves
     data,  # noqa: F401 - they register themselves
     elementwise,  # noqa: F401 - they register themselves
     fused,  # noqa: F401 - they register themselves
@@ -22,6 +23,7 @@ from temper.lowering import (
     window,  # noqa: F401 - they register themselves
 )
 from temper.lowering.builder import Builder
+from temper.lowering.cache import declare_state
 from temper.lowering.host import (
     Call,
     complex_argument,
@@ -58,6 +60,8 @@ def lower(captured: Captured, options: Options) -> Program:
                     b.weights[pairs.name] = argument.path
                 else:
                     inputs.append(pairs.name)
+            elif argument.role == "state":
+                b.env[node] = declare_state(b, argument.path, value)
             elif argument.role == "input":
                 layout: Layout = "row_major" if b.lazy_layout and _is_image(node) else "tile"
                 made = b.declare(node.name, value.shape, value.dtype, const=False, layout=layout)
@@ -77,7 +81,8 @@ def lower(captured: Captured, options: Options) -> Program:
             b.source = source_of(node, captured.call_site)
             b.env[node] = _lower_node(b, node)
         elif node.op == "output":
-            outputs = [_output(b, a) for a in node.args[0]]
+            kept = captured.state_outputs
+            outputs = [_output(b, a) for i, a in enumerate(node.args[0]) if i not in kept]
     return b.program(captured.name, inputs, [o for o in outputs if o])
 
 

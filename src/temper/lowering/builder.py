@@ -64,6 +64,7 @@ class Builder:
         self.ops: list[Op] = []
         self.const_ops: list[Op] = []
         self.weights: dict[str, str] = {}
+        self.state: dict[str, str] = {}
         self.env: dict[Node, Any] = {}  # a Value, several, or a complex Call
         self.source = Source()
         self._names: dict[str, int] = {}
@@ -307,6 +308,7 @@ class Builder:
             self.weights,
             tuple(self.const_ops),
             {k: v for k, v in self.options.items() if v is not None},
+            self.state,
         )
 
 

@@ -140,6 +140,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("weight_dtype_overrides", "overrides", None,
            "formats per weight by name pattern, as apply_weight_dtype_overrides takes them",
            "temper"),
+    Option("max_context", "int", None,
+           "tokens that a generative model's cache holds for each user; unset takes what a call "
+           "needs, rounded up, and grows", "temper", minimum=1),
     Option("exact_accumulation", "bool", False,
            "round a bfloat16 accumulator at every 16-deep step as the chip does (slow)", "temper",
            env="TEMPER_EXACT_ACCUMULATION"),

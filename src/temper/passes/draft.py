@@ -73,7 +73,7 @@ class Draft:
         """The program with the ops that are left, and only the values they touch."""
         ops = tuple(op for op in self.ops if op is not None)
         used = {n for op in (*ops, *self.const_ops) for n in (*op.inputs, *op.outputs)}
-        used |= {*self.base.inputs, *self.outputs}
+        used |= {*self.base.inputs, *self.outputs, *self.base.state}
         return self.base.replace(
             ops=ops,
             const_ops=tuple(self.const_ops),

@@ -28,6 +28,7 @@ def to_json(program: Program) -> dict[str, Any]:
         "inputs": list(program.inputs),
         "outputs": list(program.outputs),
         "weights": dict(program.weights),
+        **({"state": dict(program.state)} if program.state else {}),
         "const_ops": [_op_to_json(op) for op in program.const_ops],
         "ops": [_op_to_json(op) for op in program.ops],
     }
@@ -46,13 +47,18 @@ def from_json(data: object) -> Program:
         ops=_ops(fields, "ops"),
         inputs=_strings(fields.get("inputs"), "inputs"),
         outputs=_strings(fields.get("outputs"), "outputs"),
-        weights={
-            name: path if isinstance(path, str) else _fail(f"weights.{name} is no path")
-            for name, path in _mapping(fields.get("weights"), "weights").items()
-        },
+        weights=_paths(fields.get("weights"), "weights"),
+        state=_paths(fields.get("state", {}), "state"),
         const_ops=_ops(fields, "const_ops"),
         options=_mapping(_restored(fields.get("options")), "options"),
     )
+
+
+def _paths(data: object, where: str) -> dict[str, str]:
+    return {
+        name: path if isinstance(path, str) else _fail(f"{where}.{name} is no path")
+        for name, path in _mapping(data, where).items()
+    }
 
 
 def _op_to_json(op: Op) -> dict[str, Any]:

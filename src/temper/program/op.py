@@ -70,6 +70,7 @@ class OpKind:
     operands: tuple[str, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     matrix: bool = False  # runs on the matrix engine: fidelity masks and the accumulator apply
+    in_place: bool = False  # the result is the first operand's own memory: a write to state
     results: tuple[int, int | None] = (1, 1)  # least and most; None is any number
     # What cannot be true of these operands and results.
     shapes: ShapeRule | None = None

@@ -18,7 +18,6 @@ from temper.program.allocator import (
 from temper.program.circular_buffers import circular_buffer_bytes
 from temper.program.op import Op
 from temper.program.program import Program
-from temper.program.tensor import is_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +42,6 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
-    """Bytes of every bank that a value holds from op ``first`` to op ``last``, both included.
-
-    ``first`` is -1 for what lies there before the first op; ``last`` is the number of ops for what
-    stays. A view holds nothing: it lies in the bytes of the value that it shows.
-    """
-
-    name: str
-    buffer: str
-    bank_bytes: int
-    first: int
-    last: int
-
-
-@dataclass(frozen=True, slots=True)
 class Timeline:
     """The whole program's memory, op by op."""
 
@@ -65,7 +49,6 @@ class Timeline:
     sram: Statistics
     dram: Statistics
     resident: Mapping[str, int] = field(default_factory=dict)  # weights: DRAM bytes of a bank
-    stays: tuple[Stay, ...] = ()
 
     @property
     def sram_high_water_bytes(self) -> int:
@@ -85,22 +68,11 @@ class DoesNotFit(Exception):
 
 
 def resident_values(program: Program) -> list[str]:
-    """Weights and const-eval results that ops read: they stay in DRAM for good."""
+    """State, and weights and const-eval results that ops read: they stay in DRAM for good."""
     made = {name for op in program.const_ops for name in op.outputs}
     fixed = made | set(program.weights)
-    return list(dict.fromkeys(n for op in program.ops for n in op.inputs if n in fixed))
-
-
-def storage(program: Program) -> dict[str, str]:
-    """The value in whose bytes each value of the program lies: its own, or what it is a view of."""
-    owner: dict[str, str] = {}
-    for op in program.ops:
-        shown = op.kind == "Reshape" and is_view(
-            program.spec(op.inputs[0]), program.spec(op.outputs[0])
-        )
-        for name in op.outputs:
-            owner[name] = owner.get(op.inputs[0], op.inputs[0]) if shown else name
-    return owner
+    read = (n for op in program.ops for n in op.inputs if n in fixed)
+    return list(dict.fromkeys((*program.state, *read)))
 
 
 def walk(
@@ -116,24 +88,11 @@ def walk(
     for name in program.inputs:
         if name not in dram:
             _take(program, name, -1, None, sram, dram, chip)
-    born = dict.fromkeys((*sram.used, *dram.used), -1)
-    kept = frozenset(born)
-    owner = storage(program)
-    last = _last_use(program, owner)
+    last = program.last_use()
     steps: list[Step] = []
-    stays: list[Stay] = []
-
-    def release(name: str, index: int) -> None:
-        for allocator, buffer in ((sram, "sram"), (dram, "dram")):
-            if name in allocator:
-                stays.append(Stay(name, buffer, allocator.size(name), born[name], index))
-                allocator.free(name)
-
     for index, op in enumerate(program.ops):
-        for name in op.outputs:
-            if owner[name] == name:
-                _take(program, name, index, op, sram, dram, chip)
-                born[name] = index
+        for name in () if op.info.in_place else op.outputs:
+            _take(program, name, index, op, sram, dram, chip)
         circular = circular_buffer_bytes(
             op, program.input_specs(op), program.output_specs(op), chip
         )
@@ -147,29 +106,20 @@ def walk(
                 circular_bytes=circular,
                 sram={name: block.size for name, block in sram.used.items()},
                 sram_lowest=sram.lowest_address,
-                dram_bytes=dram.allocated_bytes,
+                dram_bytes=dram.statistics().allocated_bytes,
             )
         )
-        for name in dict.fromkeys(owner.get(n, n) for n in (*op.inputs, *op.outputs)):
-            if last.get(name, index) <= index and name not in kept:
-                release(name, index)
+        for name in dict.fromkeys((*op.inputs, *op.outputs)):
+            if last.get(name, index) > index or name in resident or name in program.inputs:
+                continue
+            for allocator in (sram, dram):
+                if name in allocator:
+                    allocator.free(name)
         if op.kind == "Halo" and op.outputs[0] in sram:
             # ttnn moves the halo up into the bytes of the input that was just freed.
             sram.free(op.outputs[0])
             _take(program, op.outputs[0], index, op, sram, dram, chip)
-    at_end = sram.statistics(), dram.statistics()
-    for name in born:
-        release(name, len(program.ops))
-    return Timeline(tuple(steps), *at_end, resident, tuple(stays))
-
-
-def _last_use(program: Program, owner: Mapping[str, str]) -> dict[str, int]:
-    """Index of the last op that reads each value or a view of it; outputs live to the end."""
-    last: dict[str, int] = {}
-    for name, index in program.last_use().items():
-        held = owner.get(name, name)
-        last[held] = max(last.get(held, index), index)
-    return last
+    return Timeline(tuple(steps), sram.statistics(), dram.statistics(), resident)
 
 
 def _take(

@@ -4,6 +4,7 @@
     option optimization_level = 2
     input %x : bfloat16[64,784] tile dram
     weight %w "fc1.weight" : bfloat8_b[784,128] tile dram
+    state %k "layers.0.keys" : bfloat8_b[1,8,2048,128] tile dram
     %3 = Matmul(%x, %w) {fidelity=HiFi2} : bfloat16[64,128] tile dram  # module fc1 model.py:12
     return %3
 
@@ -40,11 +41,13 @@ def _lines(program: Program) -> Iterator[str]:
     yield f"program {_literal(program.name)} on {_literal(program.chip)}"
     for name, value in program.options.items():
         yield f"option {_literal(name)} = {_literal(value)}"
-    shown = {*program.inputs, *program.weights}
+    shown = {*program.inputs, *program.weights, *program.state}
     for name in program.inputs:
         yield f"input {_value(name)} : {_spec(program, name)}"
     for name, path in program.weights.items():
         yield f"weight {_value(name)} {json.dumps(path)} : {_spec(program, name)}"
+    for name, path in program.state.items():
+        yield f"state {_value(name)} {json.dumps(path)} : {_spec(program, name)}"
     for op in (*program.const_ops, *program.ops):
         shown.update(op.outputs)
     for name in program.values:

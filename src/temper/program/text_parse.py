@@ -47,6 +47,7 @@ def parse(text: str) -> Program:
     specs: dict[str, TensorSpec] = {}
     inputs: list[str] = []
     weights: dict[str, str] = {}
+    state: dict[str, str] = {}
     ops: dict[bool, list[Op]] = {True: [], False: []}
     outputs: tuple[str, ...] | None = None
     for number, raw in enumerate(text.split("\n"), start=1):
@@ -64,9 +65,9 @@ def parse(text: str) -> Program:
         elif line.accept("input"):
             inputs.append(line.declared())
         elif line.accept("weight"):
-            name = line.value()
-            weights[name] = line.text()
-            line.specs((name,))
+            line.named(weights)
+        elif line.accept("state"):
+            line.named(state)
         elif line.accept("value"):
             line.declared()
         elif line.accept("return"):
@@ -80,7 +81,7 @@ def parse(text: str) -> Program:
         raise BadFileError(f"the program text {what}")
     name, chip = header
     return Program(name, chip, specs, tuple(ops[False]), tuple(inputs), outputs, weights,
-                   tuple(ops[True]), options)  # fmt: skip
+                   tuple(ops[True]), options, state)  # fmt: skip
 
 
 def operand_label(op: Op, index: int) -> str:
@@ -174,6 +175,12 @@ class _Line:
         name = self.value()
         self.specs((name,))
         return name
+
+    def named(self, paths: dict[str, str]) -> None:
+        """A value with the path of its data."""
+        name = self.value()
+        paths[name] = self.text()
+        self.specs((name,))
 
     def specs(self, names: tuple[str, ...]) -> None:
         """The specs of values, kept; a value that is shown twice has one spec."""

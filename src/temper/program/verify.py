@@ -43,6 +43,7 @@ def _problems(program: Program) -> Iterator[str]:
         for what in _spec_problems(spec, chip, whole=name not in partial):
             yield f"%{name}: {what}"
     yield from _name_problems(program)
+    yield from _state_problems(program)
     for op in (*program.const_ops, *program.ops):
         for what in _op_problems(op):
             yield f"{_where(op)}: {what}"
@@ -60,9 +61,9 @@ def _shape_problems(op: Op, inputs: Specs, outputs: Specs) -> Iterator[str]:
 def _name_problems(program: Program) -> Iterator[str]:
     """Every value is defined once, before it is used, and has a spec."""
     defined: set[str] = set()
-    for name in (*program.inputs, *program.weights):
+    for name in (*program.inputs, *program.weights, *program.state):
         if name in defined:
-            yield f"%{name} is given twice as input or weight"
+            yield f"%{name} is given twice as input, weight or state"
         defined.add(name)
         if name not in program.values:
             yield f"%{name} has no spec"
@@ -78,6 +79,26 @@ def _name_problems(program: Program) -> Iterator[str]:
     for name in program.outputs:
         if name not in defined:
             yield f"the program returns %{name}, which nothing defines{_near(name, defined)}"
+
+
+def _state_problems(program: Program) -> Iterator[str]:
+    """A write in place needs state, in one spec; what it replaced is read by nobody after it."""
+    current = set(program.state)
+    stale: set[str] = set()
+    for op in program.ops:
+        for name in op.inputs:
+            if name in stale:
+                yield f"{_where(op)}: reads %{name}, which was overwritten before"
+        if op.kind not in KINDS or not KINDS[op.kind].in_place or not (op.inputs and op.outputs):
+            continue
+        old, new = op.inputs[0], op.outputs[0]
+        if old not in current:
+            yield f"{_where(op)}: writes %{old}, which is no state of the program"
+        elif program.values.get(old) != program.values.get(new):
+            yield f"{_where(op)}: %{new} differs in spec from %{old}, whose memory it is"
+        current.discard(old)
+        current.add(new)
+        stale.add(old)
 
 
 def _op_names(program: Program, op: Op, defined: set[str]) -> Iterator[str]:

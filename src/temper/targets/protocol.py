@@ -22,9 +22,10 @@ Phase = Literal["first", "warm", "capture", "replay"]
 class Load:
     """What a target is given: a placed program and the host's tensors that belong to it.
 
-    ``weights`` holds host tensors by parameter path, state (caches, buffers that the program
-    changes) among them: both live on the device from ``prepare`` on. ``output_dtypes`` are the
-    torch dtypes that ``run`` returns.
+    ``weights`` holds host tensors by parameter path; they live on the device from ``prepare`` on.
+    ``state`` holds what the program changes (caches), by name, in the host form of its format;
+    programs that are given the same mapping share it, and what is missing starts as zeros.
+    ``output_dtypes`` are the torch dtypes that ``run`` returns.
     """
 
     program: Program
@@ -32,6 +33,7 @@ class Load:
     output_dtypes: Sequence[torch.dtype | None]
     options: Options
     exact_accumulation: bool = False
+    state: dict[str, torch.Tensor] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)  # for people: the model's name
 
 

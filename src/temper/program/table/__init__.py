@@ -10,6 +10,7 @@ from temper.program.op import KINDS, OpKind
 from temper.program.table import (  # noqa: F401  (each enters its records)
     attention,
     data,
+    decode,
     elementwise,
     host,
     layout,

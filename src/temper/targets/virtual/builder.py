@@ -44,6 +44,7 @@ class Block:
 
     flat: torch.Tensor
     constant: bool = False
+    kept: bool = False  # state: neither constant nor ever given to another value
     names: set[str] = field(default_factory=set)
 
 
@@ -123,7 +124,14 @@ class Builder:
         # Another operand in the same memory must be read at the same index that is written.
         others = [self.tensors[other] for other in op.inputs if self._blocks[other] is block]
         aligned = all((t.data_ptr(), t.shape, t.stride()) == same for t in others)
-        if block.constant or not aligned or not dying or not fits or not tensor.is_contiguous():
+        if (
+            block.constant
+            or block.kept
+            or not aligned
+            or not dying
+            or not fits
+            or not tensor.is_contiguous()
+        ):
             return None
         return tensor
 
@@ -201,6 +209,12 @@ class Builder:
         self._constant = True
         self.bind(name, tensor)
 
+    def add_state(self, name: str, tensor: torch.Tensor) -> None:
+        """Memory that outlives the call; the ops of state write into it."""
+        self._constant = False
+        self.bind(name, tensor)
+        self._blocks[name].kept = True
+
     def add_input(self, name: str) -> torch.Tensor:
         self._constant = False
         spec = self.spec(name)
@@ -235,5 +249,6 @@ class Builder:
     def _drop(self, name: str) -> None:
         block = self._blocks[name]
         block.names.discard(name)
-        if not block.names and not block.constant and block not in self._free:
+        held = block.constant or block.kept
+        if not block.names and not held and block not in self._free:
             self._free.append(block)

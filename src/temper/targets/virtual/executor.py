@@ -16,6 +16,7 @@ from temper.errors import UsageError
 from temper.process import keep_heap
 from temper.program import Op, Program
 from temper.targets.virtual import (
+    kernels_cache,  # noqa: F401  (each module registers its kernels)
     kernels_data,  # noqa: F401  (each module registers its kernels)
     kernels_eltwise,  # noqa: F401  (each module registers its kernels)
     kernels_host,  # noqa: F401  (each module registers its kernels)
@@ -24,7 +25,14 @@ from temper.targets.virtual import (
     kernels_window,  # noqa: F401  (each module registers its kernels)
 )
 from temper.targets.virtual.builder import Builder, Step
-from temper.targets.virtual.values import RANGES, exact_input, load, pairs, round_
+from temper.targets.virtual.values import (
+    RANGES,
+    exact_input,
+    host_dtype,
+    load,
+    pairs,
+    round_,
+)
 
 Tensor = torch.Tensor
 # (index of the op, the op, start_ns, end_ns) of the host's clock, time.perf_counter_ns.
@@ -34,7 +42,9 @@ Observer = Callable[[int, Op, int, int], None]
 class Executor:
     """Runs one program on this host with the numbers the chip's formats allow.
 
-    ``weights`` maps parameter paths (or value names) to tensors. Constant ops run in ``prepare``,
+    ``weights`` maps parameter paths (or value names) to tensors. ``state`` holds the tensors that
+    the program changes, by name, in their host form; executors that are given the same mapping
+    share them, and what is missing in it starts as zeros. Constant ops run in ``prepare``,
     once per version of the weights; ``set_weights`` makes a new version. ``output_dtypes`` are the
     dtypes that ``run`` returns, float32 and int64 when not given. Results are always fresh memory.
     """
@@ -44,11 +54,13 @@ class Executor:
         program: Program,
         weights: Mapping[str, Tensor],
         *,
+        state: dict[str, Tensor] | None = None,
         output_dtypes: Sequence[torch.dtype | None] | None = None,
         exact_accumulation: bool | None = None,
     ) -> None:
         keep_heap()
         self.program = program
+        self.state = {} if state is None else state
         self.observer: Observer | None = None
         if exact_accumulation is None:
             exact_accumulation = os.environ.get("TEMPER_EXACT_ACCUMULATION") == "1"
@@ -65,6 +77,11 @@ class Executor:
             builder.add_constant(name, load(self._weight(name), builder.spec(name)))
         for op in program.const_ops:
             builder.add_op(op, -1, constant=True)
+        for name, path in program.state.items():
+            spec = builder.spec(name)
+            if path not in self.state:
+                self.state[path] = torch.zeros(spec.shape, dtype=host_dtype(spec.format))
+            builder.add_state(name, self.state[path])
         self._inputs = [(builder.add_input(name), builder.spec(name)) for name in program.inputs]
         self._op_steps: list[tuple[Op, list[Step]]] = []
         for index, op in enumerate(program.ops):
@@ -114,10 +131,15 @@ class Executor:
             self._prepare()
 
     def read(self, paths: Iterable[str]) -> dict[str, Tensor]:
-        """What the chip holds for some weights, by parameter path, in the values of its formats."""
+        """What the chip holds for some weights or state, by path, in the values of its formats."""
         names = {path: name for name, path in self.program.weights.items()}
         with self._lock, _plain():
-            return {path: self._tensors[names[path]].clone() for path in paths}
+            return {
+                path: (
+                    self.state[path] if path in self.state else self._tensors[names[path]]
+                ).clone()
+                for path in paths
+            }
 
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """One call: inputs rounded to their formats, every op, outputs in fresh memory."""

@@ -197,6 +197,40 @@ def matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     return [out]
 
 
+@kernel("SparseMatmul")
+def sparse_matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+    """Rule: as Matmul, for each expert whose sparsity is not zero; zeros for the others."""
+    left, right, sparsity = inputs
+    parts = products(op.attr("fidelity"), *(b.spec(name).format for name in op.inputs[:2]))
+    rounded = b.exact_accumulation and not op.attr("fp32_acc")
+    pairs = [
+        (
+            masked(b, op.inputs[0], left, x, alone=len(parts) == 1),
+            masked(b, op.inputs[1], right, y, alone=len(parts) == 1),
+        )
+        for x, y in parts
+    ]
+    out = b.output(op)
+    flags = sparsity.view(-1)
+
+    def compute() -> None:
+        for expert, flag in enumerate(flags.tolist()):
+            if not flag:
+                out[expert].zero_()
+                continue
+            chosen = [(x[expert] if x.dim() == 3 else x, y[expert]) for x, y in pairs]
+            if rounded:
+                out[expert].copy_(accumulate_bfloat16(chosen, out.shape[1:]))
+                continue
+            torch.mm(*chosen[0], out=out[expert])
+            for x, y in chosen[1:]:
+                out[expert].addmm_(x, y)
+
+    b.emit(compute)
+    b.finish(out, b.spec(op.outputs[0]).format)
+    return [out]
+
+
 @kernel("Sdpa")
 def sdpa(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: softmax(q k^T * scale + mask) v; q and the probabilities are masked as in0, k and v as

@@ -14,12 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temper.formats import quantize
-from temper.formats.fidelity import PHASE_COUNT, PHASES, split_operand
 from temper.program import Op, Program, TensorSpec
 from temper.program.tensor import INTEGER_FORMATS
-from temper.targets.virtual import reference_data  # noqa: F401  (registers the data movement)
+from temper.targets.virtual import (
+    reference_cache,  # noqa: F401  (registers decoding)
+    reference_data,  # noqa: F401  (registers the data movement)
+)
 from temper.targets.virtual import reference_functions as functions
 from temper.targets.virtual import reference_windows as windows
+from temper.targets.virtual.reference_product import product, softmax
 from temper.targets.virtual.reference_table import REFERENCE, Rules, reference
 
 Array = NDArray[Any]
@@ -30,10 +33,19 @@ def interpret(
     weights: Mapping[str, Array],
     inputs: Sequence[Array],
     *,
+    state: dict[str, Array] | None = None,
     exact_accumulation: bool = False,
 ) -> list[Array]:
-    """The outputs of a program as float64 (or int64) arrays of representable values."""
+    """The outputs of a program as float64 (or int64) arrays of representable values.
+
+    ``state`` holds the tensors that the program changes, by name; it is brought up to date.
+    """
     values: dict[str, Array] = {}
+    held = {} if state is None else state
+    for name, path in program.state.items():
+        values[name] = rounded(
+            held.get(path, np.zeros(program.spec(name).shape)), program.spec(name)
+        )
     for name, path in program.weights.items():
         values[name] = rounded(
             weights[path] if path in weights else weights[name], program.spec(name)
@@ -47,6 +59,8 @@ def interpret(
         )
         for name, array in zip(op.outputs, outputs, strict=True):
             values[name] = rounded(array, program.spec(name))
+    for name, path in program.state_results().items():
+        held[path] = values[name]
     return [values[name] for name in program.outputs]
 
 
@@ -72,23 +86,6 @@ def _integers(array: Array, format_name: str) -> Array:
 # -- matrix engine --------------------------------------------------------------------------------
 
 
-def product(a: Array, b: Array, op: Op, rules: Rules) -> Array:
-    """a (activations) @ b (weights), phase by phase; Dest in bfloat16 if asked to be exact."""
-    single = [np.asarray(quantize(x.astype(np.float32), "tf32")) for x in (a, b)]
-    parts_a = dict(zip(("high", "low"), split_operand(single[0], "activations"), strict=True))
-    parts_b = dict(zip(("high", "low"), split_operand(single[1], "weights"), strict=True))
-    phases = PHASES[: PHASE_COUNT[op.attr("fidelity")]]
-    step = 16 if rules.exact_accumulation and not op.attr("fp32_acc") else max(1, a.shape[-1])
-    total = np.zeros((a[..., :0] @ b[..., :0, :]).shape)
-    for k in range(0, a.shape[-1], step):
-        for x, y in phases:
-            left, right = parts_a[x][..., k : k + step], parts_b[y][..., k : k + step, :]
-            total = total + left.astype(np.float64) @ right.astype(np.float64)
-        if rules.exact_accumulation and not op.attr("fp32_acc"):
-            total = np.asarray(quantize(total.astype(np.float32), "bfloat16")).astype(np.float64)
-    return total
-
-
 @reference("Matmul")
 def _matmul(op: Op, inputs: list[Array], specs: list[TensorSpec], rules: Rules) -> list[Array]:
     a, b = inputs[:2]
@@ -96,6 +93,16 @@ def _matmul(op: Op, inputs: list[Array], specs: list[TensorSpec], rules: Rules) 
     b = b.swapaxes(-1, -2) if op.attr("transpose_b") else b
     y = product(np.ascontiguousarray(a), np.ascontiguousarray(b), op, rules)
     return [functions.chain(y + inputs[2] if len(inputs) > 2 else y, op.attr("activations"))]
+
+
+@reference("SparseMatmul")
+def _sparse(op: Op, inputs: list[Array], specs: list[TensorSpec], rules: Rules) -> list[Array]:
+    a, b, sparsity = inputs
+    out = np.zeros(specs[0].shape)
+    for expert, flag in enumerate(sparsity.reshape(-1)):
+        if flag:
+            out[expert] = product(a[expert] if a.ndim == 3 else a, b[expert], op, rules)
+    return [out]
 
 
 @reference("Sdpa")
@@ -185,12 +192,6 @@ def _rotary(op: Op, inputs: list[Array], specs: list[TensorSpec], rules: Rules) 
     x, cos, sin = inputs
     half = x.shape[-1] // 2
     return [x * cos + np.concatenate((-x[..., half:], x[..., :half]), -1) * sin]
-
-
-def softmax(x: Array, axis: int) -> Array:
-    with np.errstate(invalid="ignore"):
-        e = np.exp(x - x.max(axis=axis, keepdims=True))
-        return np.asarray(e / e.sum(axis=axis, keepdims=True))
 
 
 @reference("Softmax")

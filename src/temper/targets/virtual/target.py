@@ -30,6 +30,7 @@ class VirtualProgram:
         self._executor = Executor(
             load.program,
             load.weights,
+            state=load.state,
             output_dtypes=load.output_dtypes,
             exact_accumulation=load.exact_accumulation,
         )

@@ -1,0 +1,186 @@
+"""A cache of the user, held on the device: which slots its users have filled, and the way back.
+
+The user's Cache object stays what it is to transformers; its layers are replaced by ones that
+know how long the text is and read keys and values back when somebody looks. Padding is not stored:
+each user's tokens lie at slots 0, 1, 2, ..., so that a position is all that attention needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from temper.errors import UsageError
+from temper.frontdoor.language.step import STATE, LayerShape
+
+# A tensor of the device in its host form, by name (Program.state).
+Store = dict[str, torch.Tensor]
+
+
+class Conversation:
+    """The texts of some users in one cache; ``seen`` marks which of their tokens were real."""
+
+    def __init__(
+        self,
+        layers: Sequence[LayerShape],
+        users: int,
+        capacity: int,
+        dtype: torch.dtype,
+        *,
+        fixed: bool,
+    ) -> None:
+        self.layers, self.users, self.capacity, self.dtype = list(layers), users, capacity, dtype
+        self.fixed = fixed  # a static cache: it must not grow
+        self.limit = capacity  # what the user asked for, before it was rounded up
+        self.seen = torch.zeros(users, 0, dtype=torch.bool)
+        self.held: Store | None = None  # contents while another conversation is on the device
+        self.live: Store | None = None  # the device's own tensors while this one is
+
+    @property
+    def lengths(self) -> torch.Tensor:
+        """How many slots each user has filled."""
+        return self.seen.sum(dim=1)
+
+    @property
+    def total(self) -> int:
+        """Length of the text with its padding, as transformers counts it."""
+        return int(self.seen.shape[1])
+
+    @property
+    def store(self) -> Store:
+        """The keys and values, wherever they are now; made when first asked for."""
+        if self.live is not None:
+            return self.live
+        if self.held is None:
+            self.held = self.empty(self.users, self.capacity)
+        return self.held
+
+    def empty(self, users: int, capacity: int) -> Store:
+        return {
+            f"{STATE}.{name}_{index}": torch.zeros(users, layer.heads, capacity, depth)
+            for index, layer in enumerate(self.layers)
+            for name, depth in (("keys", layer.key_depth), ("values", layer.value_depth))
+        }
+
+    def read(self, name: str, index: int) -> torch.Tensor | None:
+        """Keys or values of a layer in the user's layout, padding as zeros."""
+        if not self.total:
+            return None
+        source = self.store[f"{STATE}.{name}_{index}"]
+        made = torch.zeros(
+            self.users, source.shape[1], self.limit if self.fixed else self.total, source.shape[3]
+        )
+        for user, length in enumerate(self.lengths.tolist()):
+            made[user][:, : self.total][:, self.seen[user]] = source[user, :, :length]
+        return made.to(self.dtype)
+
+    def load(
+        self, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor], length: int
+    ) -> None:
+        """Take over a cache that eager torch has filled."""
+        self.seen = torch.ones(self.users, length, dtype=torch.bool)
+        for name, tensors in (("keys", keys), ("values", values)):
+            for index, tensor in enumerate(tensors):
+                target = self.store[f"{STATE}.{name}_{index}"]
+                target[:, :, :length] = tensor[:, :, :length].float()
+
+    def select(self, users: torch.Tensor) -> None:
+        """Other users in the place of these: beams, repeats, a part of the batch."""
+        store = {path: tensor[users] for path, tensor in self.store.items()}
+        self.seen = self.seen[users]
+        if len(users) == self.users:
+            for path, tensor in store.items():
+                self.store[path].copy_(tensor)
+            return
+        self.users, self.held, self.live = len(users), store, None
+
+    def grow(self, capacity: int) -> None:
+        """More slots for everyone."""
+        old = self.store
+        self.held = self.empty(self.users, capacity)
+        for path, tensor in self.held.items():
+            tensor[:, :, : self.capacity] = old[path]
+        self.live = None
+        self.capacity = self.limit = capacity
+
+
+class DeviceLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+    """One layer of a user's cache whose keys and values lie on the device."""
+
+    is_sliding = False
+    is_croppable = True
+
+    def __init__(self, conversation: Conversation, index: int) -> None:
+        self._conversation, self._index = conversation, index
+        self.is_initialized = True
+
+    @property
+    def keys(self) -> torch.Tensor | None:  # type: ignore[override]
+        return self._conversation.read("keys", self._index)
+
+    @property
+    def values(self) -> torch.Tensor | None:  # type: ignore[override]
+        return self._conversation.read("values", self._index)
+
+    @property
+    def batch_size(self) -> int:
+        return self._conversation.users
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        pass
+
+    def update(self, *args: Any, **kwargs: Any) -> Any:
+        raise UsageError(
+            "this cache lives on the device and cannot be continued by eager torch",
+            try_=["the compiled model that filled it", "a new cache"],
+        )
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        return self._conversation.total + query_length, 0
+
+    def get_seq_length(self) -> int:
+        return self._conversation.total
+
+    def get_max_length(self) -> int:
+        return self._conversation.limit if self._conversation.fixed else -1
+
+    # One layer does for all what transformers asks of each.
+
+    def reset(self) -> None:
+        self._conversation.seen = self._conversation.seen[:, :0]
+
+    def crop(self, tokens_to_remove: int) -> None:
+        if tokens_to_remove > 0:
+            raise UsageError("crop takes a negative number: how many tokens to remove")
+        if self._index == 0:
+            kept = self._conversation.total + tokens_to_remove
+            self._conversation.seen = self._conversation.seen[:, : max(0, kept)]
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        if self._index == 0:
+            self._conversation.select(beam_idx.cpu())
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        if self._index == 0:
+            users = torch.arange(self._conversation.users).repeat_interleave(repeats)
+            self._conversation.select(users)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        if self._index == 0:
+            self._conversation.select(torch.arange(self._conversation.users)[indices])
+
+
+def conversation_of(cache: Any) -> Conversation | None:
+    """The conversation that a cache object stands for, if it is on the device."""
+    layers = getattr(cache, "layers", None)
+    first = layers[0] if layers else None
+    return first._conversation if isinstance(first, DeviceLayer) else None
+
+
+def attach(cache: Cache, conversation: Conversation) -> None:
+    """Let the user's cache object stand for the conversation."""
+    cache.layer_class_to_replicate = None
+    cache.layers = [DeviceLayer(conversation, i) for i in range(len(conversation.layers))]

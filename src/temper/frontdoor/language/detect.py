@@ -1,0 +1,28 @@
+"""Whether a model is one of transformers that generates text; imports transformers only then."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from temper.frontdoor.loaded import LoadedGraph
+from temper.options import Options
+
+if TYPE_CHECKING:
+    from temper.frontdoor.language.model import GenerativeModel
+
+
+def generative(
+    model: torch.nn.Module, options: Options, loaded: list[LoadedGraph], make_entry: Any
+) -> GenerativeModel | None:
+    """What runs the model's calls with a cache, or None for any other model."""
+    mixin = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", None)
+    if mixin is None or not isinstance(model, mixin) or not model.can_generate():
+        return None
+    if model.config.is_encoder_decoder:
+        return None
+    from temper.frontdoor.language.model import GenerativeModel
+
+    return GenerativeModel(model, options, loaded, make_entry)

@@ -1,0 +1,281 @@
+"""Calls of a generative model on the chip: a prompt, a token, or several tokens one by one."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol, cast
+
+import torch
+from transformers.cache_utils import Cache, DynamicCache, StaticLayer
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from temper.errors import UsageError
+from temper.frontdoor.language.conversation import Conversation, Store, attach, conversation_of
+from temper.frontdoor.language.programs import (
+    StepKind,
+    bucket,
+    build_step,
+    rounded_capacity,
+)
+from temper.frontdoor.language.step import LayerShape, layer_shapes
+from temper.frontdoor.loaded import LoadedGraph
+from temper.options import Options
+
+
+class Entry(Protocol):
+    """What runs a loaded graph for the model: it notices changed weights and changed Python."""
+
+    def __call__(self, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
+
+    def stale(self) -> bool: ...
+
+
+class MakeEntry(Protocol):
+    """Wraps a loaded graph of the model into an entry."""
+
+    def __call__(self, graph: LoadedGraph) -> Entry: ...
+
+
+class LanguageRuntime:
+    """Prefill and decode programs of one model; caches of its callers take turns on the device."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        options: Options,
+        loaded: list[LoadedGraph],
+        make_entry: MakeEntry,
+    ) -> None:
+        self.model, self.options, self._loaded = model, options, loaded
+        self._make_entry = make_entry
+        self.config: Any = model.config
+        self._layers: list[LayerShape] | None = None
+        self._entries: dict[StepKind, Entry] = {}
+        self._stores: dict[tuple[int, int], Store] = {}  # device memory, by users and slots
+        self._on_device: dict[tuple[int, int], Conversation] = {}
+        self._lock = threading.RLock()
+        self.expected = 0  # length that the caller says a text will reach
+        self.last_row_only = False  # the caller reads nothing but the last row's logits
+        self.named = _attends_by_name(model)
+
+    # --- programs ---------------------------------------------------------------------------
+
+    @property
+    def layers(self) -> list[LayerShape]:
+        """What each layer keeps in a cache."""
+        if self._layers is None:
+            self._layers = layer_shapes(self.model, self.named)
+        return self._layers
+
+    @property
+    def compiles(self) -> int:
+        return len(self._entries)
+
+    def _run(self, kind: StepKind, conversation: Conversation, *inputs: torch.Tensor) -> Any:
+        entry = self._entries.get(kind)
+        if entry is None or entry.stale():
+            built = build_step(self.model, self.layers, kind, self.options, self.named)
+            store = self._place(conversation)
+            graph = LoadedGraph(built, len(self._loaded), store)
+            self._loaded.append(graph)
+            entry = self._entries[kind] = self._make_entry(graph)
+        self._place(conversation)
+        return entry(list(inputs), inputs, {})
+
+    def _place(self, conversation: Conversation) -> Store:
+        """Bring a conversation to the device; the one that was there is kept by the host."""
+        key = (conversation.users, conversation.capacity)
+        current = self._on_device.get(key)
+        if current is conversation:
+            return self._stores[key]
+        store = self._stores.get(key)
+        if store is None:
+            store = self._stores[key] = conversation.store
+        else:
+            if current is not None:
+                current.held = {path: tensor.clone() for path, tensor in store.items()}
+                current.live = None
+            for path, tensor in conversation.store.items():
+                store[path].copy_(tensor)
+        conversation.live, conversation.held = store, None
+        self._on_device[key] = conversation
+        return store
+
+    # --- caches -----------------------------------------------------------------------------
+
+    def adopt(self, cache: Any, users: int, length: int) -> Conversation:
+        """The conversation of a cache object; one that eager torch made is taken over."""
+        found = conversation_of(cache)
+        if found is not None:
+            return found
+        static = bool(cache.layers) and all(isinstance(x, StaticLayer) for x in cache.layers)
+        asked = max(x.max_cache_len for x in cache.layers) if static else self._capacity(length)
+        made = Conversation(
+            self.layers, users, rounded_capacity(asked), self._dtype(), fixed=static
+        )
+        made.limit = asked if static else made.capacity
+        filled = int(cache.get_seq_length())
+        if filled:
+            held = cache.layers
+            if any(getattr(layer, "is_sliding", False) for layer in held) and any(
+                layer.keys.shape[2] < filled for layer in held
+            ):
+                raise UsageError(
+                    "a cache whose window has dropped tokens cannot be taken to the device",
+                    try_=["start with a new cache", "generate the prompt on the device too"],
+                )
+            made.load([x.keys for x in held], [x.values for x in held], filled)
+        attach(cache, made)
+        return made
+
+    def _capacity(self, length: int) -> int:
+        """Slots of a cache that may grow: what was asked for, or a comfortable next size."""
+        if self.options["max_context"]:
+            return max(int(self.options["max_context"]), length)
+        if self.expected >= length:
+            return self.expected
+        limit = getattr(self.config, "max_position_embeddings", None) or 1 << 30
+        return max(length, min(limit, max(128, 1 << (2 * length - 1).bit_length())))
+
+    def _dtype(self) -> torch.dtype:
+        return next(p.dtype for p in self.model.parameters() if p.is_floating_point())
+
+    # --- calls ------------------------------------------------------------------------------
+
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        position_ids: torch.Tensor | None = None,
+        past_key_values: Cache | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        return_dict: bool | None = None,
+    ) -> Any:
+        """One forward call as transformers makes it, with a cache."""
+        with self._lock, torch.no_grad():
+            users, length = input_ids.shape
+            cache = DynamicCache() if past_key_values is None else past_key_values
+            before = int(cache.get_seq_length())
+            text = self.adopt(cache, users, before + length)
+            if text.users != users:
+                raise UsageError(f"the cache holds {text.users} users, the call has {users}")
+            real = _real_tokens(text, attention_mask, length)
+            self._make_room(text, real)
+            places = self._positions(text, real, position_ids, length)
+            only_last = self.last_row_only or (
+                isinstance(logits_to_keep, int) and logits_to_keep == 1
+            )
+            if text.total == 0 and length > 1:
+                logits = self._prefill(text, input_ids, places, real, only_last)
+            else:
+                logits = torch.stack(
+                    [self._token(text, input_ids[:, i], places[:, i], real[:, i])
+                     for i in range(length)], dim=1,
+                )  # fmt: skip
+            if not only_last:
+                logits = _kept(logits, logits_to_keep)
+            elif logits.shape[1] > 1:
+                logits = logits[:, -1:]
+        if return_dict is False:
+            return logits, cache
+        return CausalLMOutputWithPast(logits=cast(torch.FloatTensor, logits), past_key_values=cache)
+
+    def _make_room(self, text: Conversation, real: torch.Tensor) -> None:
+        needed = int((text.lengths + real.sum(dim=1)).max())
+        if text.total + real.shape[1] > text.limit and text.fixed:
+            raise UsageError(
+                f"the cache holds {text.limit} tokens, the text has {text.total + real.shape[1]}",
+                try_=["a StaticCache with a larger max_cache_len", "a DynamicCache"],
+            )
+        if needed > text.capacity:
+            text.grow(rounded_capacity(self._capacity(needed)))
+
+    def _positions(
+        self, text: Conversation, real: torch.Tensor, given: torch.Tensor | None, length: int
+    ) -> torch.Tensor:
+        """Position ids (users, length): as given, or as the model would count them."""
+        users = real.shape[0]
+        if given is not None:
+            return given.expand(users, length) if given.shape[0] == 1 else given
+        if self.config.model_type in _COUNTS_REAL:
+            seen = torch.cat([text.seen, real], dim=1)
+            return (seen.cumsum(dim=1) - 1).clamp(min=0)[:, -length:]
+        return (torch.arange(length) + text.total).expand(users, length)
+
+    def _prefill(
+        self,
+        text: Conversation,
+        ids: torch.Tensor,
+        places: torch.Tensor,
+        real: torch.Tensor,
+        only_last: bool,
+    ) -> torch.Tensor:
+        users, length = ids.shape
+        lengths = real.sum(dim=1)
+        rows = bucket(max(1, int(lengths.max())), text.capacity)
+        packed, packed_places = torch.zeros(2, users, rows, dtype=torch.long)
+        for user in range(users):
+            packed[user, : lengths[user]] = ids[user, real[user]]
+            packed_places[user, : lengths[user]] = places[user, real[user]]
+        self._check_places(packed_places, text)
+        last = (lengths - 1).clamp(min=0).to(torch.int32)
+        kind = StepKind(users, text.capacity, rows, not only_last)
+        made: torch.Tensor = self._run(kind, text, packed, packed_places, last)
+        text.seen = real
+        if only_last:
+            return made[:, None]
+        logits = torch.zeros(users, length, made.shape[-1], dtype=made.dtype)
+        for user in range(users):
+            logits[user, real[user]] = made[user, : lengths[user]]
+        return logits
+
+    def _token(
+        self, text: Conversation, ids: torch.Tensor, places: torch.Tensor, real: torch.Tensor
+    ) -> torch.Tensor:
+        """One token for each user; where there is none, the user stays idle."""
+        slots = torch.where(real, text.lengths, -1).to(torch.int32)
+        self._check_places(places, text)
+        shape = (1, -1) if self.named else (-1, 1)
+        kind = StepKind(text.users, text.capacity)
+        made: torch.Tensor = self._run(kind, text, ids.view(shape), places.reshape(shape), slots)
+        text.seen = torch.cat([text.seen, real[:, None]], dim=1)
+        return made if self.named else made[:, -1]
+
+    def _check_places(self, places: torch.Tensor, text: Conversation) -> None:
+        if int(places.max()) >= text.capacity:
+            raise UsageError(
+                f"position {int(places.max())} lies beyond the cache of {text.capacity} tokens",
+                try_=[f"max_context={int(places.max()) + 1}"],
+            )
+
+
+# Models that count positions by the attention mask when a call gives none.
+_COUNTS_REAL = frozenset({"opt", "biogpt", "xglm"})
+
+
+def _real_tokens(text: Conversation, mask: torch.Tensor | None, length: int) -> torch.Tensor:
+    """Which of the new tokens are not padding; what the mask says of older ones must not change."""
+    if mask is None:
+        return torch.ones(text.users, length, dtype=torch.bool)
+    mask = mask.bool()
+    if mask.shape[1] == length and (text.total == 0 or bool(mask.all())):
+        return mask
+    old = mask[:, :-length]
+    if old.shape != text.seen.shape or not torch.equal(old, text.seen):
+        raise UsageError(
+            "the attention mask says something else of earlier tokens than when they were read",
+            try_=["the same mask with the new tokens appended", "a new cache"],
+        )
+    return mask[:, -length:]
+
+
+def _kept(logits: torch.Tensor, keep: int | torch.Tensor) -> torch.Tensor:
+    if isinstance(keep, int):
+        return logits[:, -keep:] if keep else logits
+    return logits[:, keep]
+
+
+def _attends_by_name(model: torch.nn.Module) -> bool:
+    """Whether the model asks its config for the attention function, and not a class of its own."""
+    flag = getattr(model, "_supports_attention_backend", None)
+    return bool(flag)

@@ -1,0 +1,171 @@
+"""One step of a generative model as a module that capture can take: a prompt, or a token a user.
+
+The step owns the cache as buffers. A prompt fills it and attends to itself; a token is written at
+its user's slot and attends to the cache. Users of a decode step are the rows of one sequence,
+(1, users, D), as the chip wants them: thirty-two of them are one row of tiles, not thirty-two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
+
+from temper.frontdoor.language.attention import Step, attending
+from temper.graph import cache_ops
+
+NET = "net"  # where the model hangs in a step; its parameters' paths start with this
+STATE = "cache"  # and where the cache does
+
+
+@dataclass(frozen=True)
+class LayerShape:
+    """Heads and depths of one layer's cache."""
+
+    heads: int
+    key_depth: int
+    value_depth: int
+
+
+class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+    """One layer of the cache while a step is captured: it writes, and hands out what to attend."""
+
+    is_sliding = False
+
+    def __init__(self, owner: LanguageStep, index: int, step: Step) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._owner, self._index, self._step = owner, index, step
+        self.is_initialized = True
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        pass
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        held = [self._write("keys", key_states), self._write("values", value_states)]
+        if self._step.slots is None:  # a prompt attends to itself, not to the cache
+            held = [key_states, value_states]
+        self._step.served.append(held[0])
+        return held[0], held[1]
+
+    def _write(self, name: str, new: torch.Tensor) -> torch.Tensor:
+        buffer: torch.Tensor = getattr(self._owner.cache, f"{name}_{self._index}")
+        made = buffer
+        if self._step.slots is not None:
+            rows = new.transpose(1, 2) if self._step.rows else new.permute(2, 0, 1, 3)
+            made = cache_ops.update_cache(made, rows.contiguous(), self._step.slots)
+        else:
+            for user in range(buffer.shape[0]):
+                made = cache_ops.fill_cache(made, new[user : user + 1], user)
+        buffer.copy_(made)
+        return made
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        decoding = self._step.slots is not None
+        return (self._owner.length if decoding else query_length), 0
+
+    def get_seq_length(self) -> Any:
+        return 0 if self._step.slots is None or self._step.rows else self._step.slots[0]
+
+    def get_max_length(self) -> int:
+        return self._owner.length
+
+
+class LanguageStep(torch.nn.Module):
+    """A model with its cache; ``forward`` is one step of ``users`` users.
+
+    Inputs: token ids and position ids, (users, length) for a prompt and (1, users) for a token;
+    ``slots`` (users) say where in the cache a token goes, and ``last`` (users) which row of a
+    prompt is a user's last. The result is the logits of that row, or of every row.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        layers: Sequence[LayerShape],
+        *,
+        users: int,
+        length: int,
+        decode: bool,
+        named: bool = True,
+        every_row: bool = False,
+    ) -> None:
+        super().__init__()
+        self.net = model
+        self.length, self.decode, self.named = length, decode, named
+        self.rows = named and decode
+        self.every_row = every_row or decode
+        self.cache = torch.nn.Module()
+        dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
+        for index, layer in enumerate(layers):
+            for name, depth in (("keys", layer.key_depth), ("values", layer.value_depth)):
+                shape = (users, layer.heads, length, depth)
+                # Neither read nor written here: the tensor itself lives on the device.
+                self.cache.register_buffer(f"{name}_{index}", torch.empty(shape, dtype=dtype))
+        self.layer_count = len(layers)
+        self.train(model.training)
+
+    def forward(
+        self, input_ids: torch.Tensor, position_ids: torch.Tensor, place: torch.Tensor
+    ) -> torch.Tensor:
+        step = Step(slots=place if self.decode else None, rows=self.rows)
+        cache = Cache(layers=[_Layer(self, i, step) for i in range(self.layer_count)])
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(attending(self.net, step, named=self.named))
+            if not self.every_row:
+                stack.enter_context(_only_row(self.net, place))
+            mask = None
+            if self.decode and not self.rows:
+                open_ = (torch.arange(self.length) <= place[:, None])[:, None, None]
+                dtype = next(iter(self.cache.buffers())).dtype
+                least = torch.finfo(dtype).min
+                mask = torch.zeros_like(open_, dtype=dtype).masked_fill(~open_, least)
+            out = self.net(
+                input_ids=input_ids,
+                position_ids=position_ids,
+                attention_mask=mask,
+                past_key_values=cache,
+                use_cache=True,
+                return_dict=True,
+            )
+        logits: torch.Tensor = out.logits
+        return logits[0] if self.rows else logits[:, -1] if not self.every_row else logits
+
+
+@contextlib.contextmanager
+def _only_row(model: torch.nn.Module, last: torch.Tensor) -> Iterator[None]:
+    """The head reads each user's last row alone."""
+    head = model.get_output_embeddings()  # type: ignore[operator]
+
+    def pick(_: torch.nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        rows = args[0]
+        return (rows[torch.arange(rows.shape[0]), last][:, None], *args[1:])
+
+    handle = head.register_forward_pre_hook(pick)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def layer_shapes(model: torch.nn.Module, named: bool = True) -> list[LayerShape]:
+    """What each layer of the model keeps in a cache, found with tensors that hold nothing."""
+    cache: Any = DynamicCache()
+    step = Step()
+    with (
+        FakeTensorMode(allow_non_fake_inputs=True),
+        torch.no_grad(),
+        attending(model, step, named=named),
+    ):
+        ids = torch.zeros(1, 2, dtype=torch.long)
+        model(input_ids=ids, position_ids=ids, past_key_values=cache, use_cache=True)
+    return [
+        LayerShape(int(k.shape[1]), int(k.shape[-1]), int(v.shape[-1]))
+        for k, v in ((layer.keys, layer.values) for layer in cache.layers)
+    ]

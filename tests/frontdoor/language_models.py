@@ -1,0 +1,75 @@
+"""Small generative models with random weights, and how their tokens are compared with eager's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import transformers as hf
+
+_COMMON = {
+    "vocab_size": 256, "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "max_position_embeddings": 256, "initializer_range": 0.1,
+}  # fmt: skip
+_GROUPED = {**_COMMON, "intermediate_size": 128, "num_key_value_heads": 2}
+
+
+def model(family: str) -> Any:
+    """A model of that family in bfloat16, seeded, without an end token."""
+    torch.manual_seed(0)
+    build = {
+        "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**_GROUPED)),
+        "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(**_GROUPED, sliding_window=16)),
+        "gemma2": lambda: hf.Gemma2ForCausalLM(
+            hf.Gemma2Config(**_GROUPED, head_dim=16, sliding_window=16, query_pre_attn_scalar=16)
+        ),
+        "mixtral": lambda: hf.MixtralForCausalLM(
+            hf.MixtralConfig(**_GROUPED, num_local_experts=4, num_experts_per_tok=2)
+        ),
+        "opt": lambda: hf.OPTForCausalLM(
+            hf.OPTConfig(vocab_size=256, hidden_size=64, num_hidden_layers=2, ffn_dim=128,
+                         num_attention_heads=4, max_position_embeddings=256,
+                         word_embed_proj_dim=64, init_std=0.1)
+        ),
+        "falcon": lambda: hf.FalconForCausalLM(hf.FalconConfig(**_COMMON)),
+    }[family]  # fmt: skip
+    made: Any = build().to(torch.bfloat16).eval()
+    made.generation_config.pad_token_id = 0
+    made.generation_config.eos_token_id = None
+    return made
+
+
+def prompt(users: int, length: int = 20) -> dict[str, torch.Tensor]:
+    """Random tokens; every user but the first is padded at the left."""
+    generator = torch.Generator().manual_seed(users)
+    ids = torch.randint(1, 256, (users, length), generator=generator)
+    mask = torch.ones_like(ids)
+    for user in range(1, users):
+        mask[user, : 2 * user] = 0
+    return {"input_ids": ids * mask, "attention_mask": mask}
+
+
+# Eager bfloat16 does not agree with itself closer than this between a prompt and single tokens.
+NEAR_TIE_STEPS = 4
+
+
+def differences(
+    net: Any, given: dict[str, torch.Tensor], wanted: torch.Tensor, got: torch.Tensor
+) -> list[str]:
+    """For each user whose texts part: where, and by how many steps of bfloat16 eager preferred."""
+    found = []
+    length = given["input_ids"].shape[1]
+    for user in range(wanted.shape[0]):
+        apart = (wanted[user] != got[user]).nonzero()
+        if not len(apart):
+            continue
+        place = int(apart[0])
+        real = torch.ones(place, dtype=torch.bool)
+        real[:length] = given["attention_mask"][user].bool()
+        with torch.no_grad():
+            logits = net(wanted[user, :place][real][None]).logits[0, -1].float()
+        step = 2.0 ** (torch.floor(torch.log2(logits.abs().max())) - 7)
+        gap = float(logits[wanted[user, place]] - logits[got[user, place]]) / float(step)
+        if gap > NEAR_TIE_STEPS:
+            found.append(f"user {user}, token {place - length}: {gap:.1f} steps")
+    return found
