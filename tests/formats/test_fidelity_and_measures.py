@@ -20,6 +20,7 @@ from temper.formats import (
     round_accumulator,
     split_operand,
 )
+from temper.formats.measures import agreement
 
 RANDOM = np.random.default_rng(2)
 A = quantize(RANDOM.standard_normal((20, 48)).astype(np.float32), "bfloat16")
@@ -124,3 +125,20 @@ def test_ulps_count_representable_values() -> None:
     assert max_ulp(np.float32(1.0), np.float32(1.0078125), "bfloat16") == 1
     assert max_ulp(np.float32(np.nan), np.float32(np.nan)) == 0
     assert max_ulp(np.float32(np.nan), one) == math.inf
+
+
+def test_agreement_sees_the_scale_and_the_offset_that_a_correlation_does_not() -> None:
+    expected = np.random.default_rng(3).normal(5.0, 2.0, 1000)
+    found = agreement(1.5 * expected + 0.25, expected)
+    assert found.pcc == pytest.approx(1.0)
+    assert found.scale == pytest.approx(1.5)
+    assert found.offset == pytest.approx(0.25 / np.sqrt(np.mean(expected**2)))
+
+
+def test_a_reference_without_variance_is_told_and_not_scored() -> None:
+    for flat in (np.zeros(50), np.full(50, 3.0), np.full(50, 3.0) + 1e-9 * np.arange(50)):
+        found = agreement(flat + 1.0, flat)
+        assert found.degenerate == "the reference has no variance"
+        assert found.pcc is None
+        assert found.relative_rms > 0.3
+    assert "1 finite" in agreement(np.ones(1), np.ones(1)).degenerate

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+import temper
 from temper.errors import UsageError
 from temper.options import (
     OPTIONS,
@@ -125,3 +128,14 @@ def test_code_generation_is_refused_with_a_way_out() -> None:
 def test_options_that_are_no_mapping_are_refused() -> None:
     with pytest.raises(UsageError, match="mapping"):
         resolve([("level", 1)])  # type: ignore[arg-type]
+
+
+def test_an_option_is_read_somewhere_or_says_why_it_has_no_effect() -> None:
+    """Found by looking for the quoted name in every room but those that only translate names."""
+    source = Path(temper.__file__).parent
+    rooms = [p for p in source.rglob("*.py") if p.relative_to(source).parts[0] != "compat"]
+    table = source / "options" / "table.py"
+    text = "".join(path.read_text(encoding="utf-8") for path in rooms if path != table)
+    named = set(re.findall(r"""["']([a-z_0-9]+)["']""", text))
+    unread = {option.name for option in OPTIONS} - named
+    assert unread == {option.name for option in OPTIONS if option.without_effect}

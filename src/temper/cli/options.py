@@ -31,8 +31,8 @@ def command(word: str, as_json: bool) -> None:
         emit_json([
             {"name": o.name, "aliases": o.aliases, "type": o.kind, "default": o.default,
              "levels": dict(o.levels), "allowed": o.allowed, "meaning": o.meaning,
-             "origin": o.origin, "environment": o.env, "value": resolved[o.name],
-             "from": resolved.origin(o.name)}
+             "without_effect": o.without_effect, "origin": o.origin, "environment": o.env,
+             "value": resolved[o.name], "from": resolved.origin(o.name)}
             for o in shown
         ])  # fmt: skip
         return
@@ -42,6 +42,8 @@ def command(word: str, as_json: bool) -> None:
         if o.levels:
             default += " (" + ", ".join(f"{k}: {_text(v)}" for k, v in o.levels.items()) + ")"
         meaning = o.meaning + (f" [{o.env}]" if o.env else "")
+        if o.without_effect:
+            meaning += f"; accepted without effect: {o.without_effect}"
         rows.append([o.name, o.allowed if o.kind != "bool" else "bool", default, o.origin, meaning])
     columns = ["option", "allowed", "default (level: value)", "from", "meaning"]
     console().print(table("", columns, rows, drop=["from"]))

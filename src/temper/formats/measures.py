@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from temper.formats.arrays import Array, to_numpy
 from temper.formats.names import canonical_format
 from temper.formats.quantization import quantize
 
+# A reference whose deviation is below this share of its size has nothing to correlate with.
+_FLAT = 1e-6
 # Values compared at once, in float64: keeps huge tensors in bounded memory.
 _CHUNK = 1 << 20
 
@@ -49,6 +52,40 @@ def pcc(a: Array, b: Array) -> float:
     if var_a == 0.0 or var_b == 0.0:
         return 0.0
     return float(np.clip(cov / math.sqrt(var_a) / math.sqrt(var_b), -1.0, 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How a result follows its reference: ``actual`` is about ``scale * expected + offset``.
+
+    The correlation alone sees neither scale nor offset. ``offset`` is relative to the RMS of the
+    reference. ``degenerate`` says why there is nothing to correlate with; ``pcc``, ``scale`` and
+    ``offset`` are then None, and ``relative_rms`` alone counts.
+    """
+
+    pcc: float | None
+    scale: float | None
+    offset: float | None
+    relative_rms: float
+    degenerate: str = ""
+
+
+def agreement(actual: Array, expected: Array) -> Agreement:
+    """Correlation, scale, offset and error of a result; a flat reference is told, not scored."""
+    error = relative_rms(actual, expected)
+    first, second = _same_shape(actual, expected)
+    x, y = first.astype(np.float64), second.astype(np.float64)
+    finite = np.isfinite(x) & np.isfinite(y)
+    x, y = x[finite], y[finite]
+    if y.size < 2:
+        return Agreement(None, None, None, error, f"the reference has {y.size} finite values")
+    size = math.sqrt(float(y @ y) / y.size)
+    spread = float(y.std())
+    if spread <= _FLAT * size or size == 0.0:
+        return Agreement(None, None, None, error, "the reference has no variance")
+    scale = float((x - x.mean()) @ (y - y.mean())) / (y.size * spread * spread)
+    offset = (float(x.mean()) - scale * float(y.mean())) / size
+    return Agreement(pcc(actual, expected), scale, offset, error)
 
 
 def relative_rms(actual: Array, expected: Array) -> float:
