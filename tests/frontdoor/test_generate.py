@@ -89,3 +89,14 @@ def test_a_cache_that_does_not_fit_is_told_before_anything_runs() -> None:
     # Two layers of two heads of 16 (a tile's 32), keys and values, in bfloat16: 512 B a token.
     assert 0.9 < fits * 512 / 12e9 <= 1.07
     assert not compiled.loaded
+
+
+def test_the_wrapper_of_torch_compile_generates_on_the_chip_too() -> None:
+    net = model("mistral")
+    given = prompt(2)
+    wanted = net.generate(**given, max_new_tokens=TOKENS, do_sample=False)
+    wrapped = torch.compile(net, backend="tt")
+    before = temper.stats()["calls"]
+    got = wrapped.generate(**given, max_new_tokens=TOKENS, do_sample=False)
+    assert not differences(net, given, wanted, got)
+    assert temper.stats()["calls"] - before == TOKENS

@@ -15,6 +15,7 @@ import torch
 from temper.capture.capture import capture_fx
 from temper.compiler.pipeline import build
 from temper.errors import CompileError
+from temper.frontdoor.language.optimized import watch_wrappers
 from temper.frontdoor.loaded import LoadedGraph, loaded_graphs
 from temper.options import Options, resolve
 
@@ -31,6 +32,9 @@ def tt(
     """Entry point of ``torch.compile(model, backend="tt", options={...})``."""
     _keep_dynamo_out()
     return make_backend(resolve(options))(module, example_inputs)
+
+
+watch_wrappers(tt)
 
 
 @functools.cache

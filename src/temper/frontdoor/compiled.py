@@ -42,7 +42,7 @@ class CompiledModel:
         self._lock = threading.RLock()
         self.options = options
         self.loaded: list[LoadedGraph] = []
-        self._generative = generative(model, options, self.loaded, lambda g: _Whole(g, model))
+        self._generative = generative(model, options, self.loaded.append)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._generative is not None and self._generative.takes(args, kwargs):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -15,9 +16,14 @@ if TYPE_CHECKING:
 
 
 def generative(
-    model: torch.nn.Module, options: Options, loaded: list[LoadedGraph], make_entry: Any
+    model: torch.nn.Module,
+    options: Options,
+    keep: Callable[[LoadedGraph], Any] | None = None,
 ) -> GenerativeModel | None:
-    """What runs the model's calls with a cache, or None for any other model."""
+    """What runs the model's calls with a cache, or None for any other model.
+
+    ``keep`` is told of each graph that is loaded.
+    """
     mixin = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", None)
     if mixin is None or not isinstance(model, mixin) or not model.can_generate():
         return None
@@ -25,4 +31,4 @@ def generative(
         return None
     from temper.frontdoor.language.model import GenerativeModel
 
-    return GenerativeModel(model, options, loaded, make_entry)
+    return GenerativeModel(model, options, keep)

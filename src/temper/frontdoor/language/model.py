@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import functools
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, EncoderDecoderCache
 
-from temper.frontdoor.language.runtime import LanguageRuntime, MakeEntry
+from temper.frontdoor.language.runtime import LanguageRuntime
 from temper.frontdoor.loaded import LoadedGraph
 from temper.options import Options
 
@@ -27,10 +28,9 @@ class GenerativeModel:
         self,
         model: torch.nn.Module,
         options: Options,
-        loaded: list[LoadedGraph],
-        make_entry: MakeEntry,
+        keep: Callable[[LoadedGraph], Any] | None = None,
     ) -> None:
-        self.runtime = LanguageRuntime(model, options, loaded, make_entry)
+        self.runtime = LanguageRuntime(model, options, keep)
         self._model = model
 
     def takes(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

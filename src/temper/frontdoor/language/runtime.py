@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Protocol, cast
+from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from transformers.cache_utils import Cache, DynamicCache, StaticLayer
@@ -11,6 +12,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from temper.errors import UsageError
 from temper.frontdoor.language.conversation import Conversation, Store, attach, conversation_of
+from temper.frontdoor.language.entry import StepEntry
 from temper.frontdoor.language.programs import (
     StepKind,
     bucket,
@@ -22,20 +24,6 @@ from temper.frontdoor.loaded import LoadedGraph
 from temper.options import Options
 
 
-class Entry(Protocol):
-    """What runs a loaded graph for the model: it notices changed weights and changed Python."""
-
-    def __call__(self, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
-
-    def stale(self) -> bool: ...
-
-
-class MakeEntry(Protocol):
-    """Wraps a loaded graph of the model into an entry."""
-
-    def __call__(self, graph: LoadedGraph) -> Entry: ...
-
-
 class LanguageRuntime:
     """Prefill and decode programs of one model; caches of its callers take turns on the device."""
 
@@ -43,14 +31,12 @@ class LanguageRuntime:
         self,
         model: torch.nn.Module,
         options: Options,
-        loaded: list[LoadedGraph],
-        make_entry: MakeEntry,
+        keep: Callable[[LoadedGraph], Any] | None = None,
     ) -> None:
-        self.model, self.options, self._loaded = model, options, loaded
-        self._make_entry = make_entry
+        self.model, self.options, self._keep = model, options, keep
         self.config: Any = model.config
         self._layers: list[LayerShape] | None = None
-        self._entries: dict[StepKind, Entry] = {}
+        self._entries: dict[StepKind, StepEntry] = {}
         self._stores: dict[tuple[int, int], Store] = {}  # device memory, by users and slots
         self._on_device: dict[tuple[int, int], Conversation] = {}
         self._lock = threading.RLock()
@@ -71,16 +57,19 @@ class LanguageRuntime:
     def compiles(self) -> int:
         return len(self._entries)
 
-    def _run(self, kind: StepKind, conversation: Conversation, *inputs: torch.Tensor) -> Any:
+    def _run(
+        self, kind: StepKind, conversation: Conversation, *inputs: torch.Tensor
+    ) -> torch.Tensor:
         entry = self._entries.get(kind)
         if entry is None or entry.stale():
             built = build_step(self.model, self.layers, kind, self.options, self.named)
             store = self._place(conversation)
-            graph = LoadedGraph(built, len(self._loaded), store)
-            self._loaded.append(graph)
-            entry = self._entries[kind] = self._make_entry(graph)
+            graph = LoadedGraph(built, len(self._entries), store)
+            if self._keep is not None:
+                self._keep(graph)
+            entry = self._entries[kind] = StepEntry(graph, self.model)
         self._place(conversation)
-        return entry(list(inputs), inputs, {})
+        return entry(*inputs)
 
     def _place(self, conversation: Conversation) -> Store:
         """Bring a conversation to the device; the one that was there is kept by the host."""
@@ -220,7 +209,7 @@ class LanguageRuntime:
         self._check_places(packed_places, text)
         last = (lengths - 1).clamp(min=0).to(torch.int32)
         kind = StepKind(users, text.capacity, rows, not only_last)
-        made: torch.Tensor = self._run(kind, text, packed, packed_places, last)
+        made = self._run(kind, text, packed, packed_places, last)
         text.seen = real
         if only_last:
             return made[:, None]
@@ -237,7 +226,7 @@ class LanguageRuntime:
         self._check_places(places, text)
         shape = (1, -1) if self.named else (-1, 1)
         kind = StepKind(text.users, text.capacity)
-        made: torch.Tensor = self._run(kind, text, ids.view(shape), places.reshape(shape), slots)
+        made = self._run(kind, text, ids.view(shape), places.reshape(shape), slots)
         text.seen = torch.cat([text.seen, real[:, None]], dim=1)
         return made if self.named else made[:, -1]
 
