@@ -73,7 +73,7 @@ def lower(captured: Captured, options: Options) -> Program:
                     value.shape,
                     value.dtype,
                     const=True,
-                    fmt=_weight_format(b, value.dtype),
+                    fmt=_weight_format(b, value),
                 )
                 b.weights[made.name] = argument.path
                 b.env[node] = made
@@ -106,10 +106,13 @@ def _is_image(node: Node) -> bool:
     )
 
 
-def _weight_format(b: Builder, dtype: torch.dtype) -> str:
+def _weight_format(b: Builder, value: torch.Tensor) -> str:
     """Weights keep the precision that the model gave them until an op reads them."""
+    dtype = value.dtype
     if dtype is torch.float16:
         return "float32"
+    if value.dim() > 2 and dtype is torch.bfloat16:
+        return "bfloat16"  # convolutions have a format option of their own
     return {torch.float32: "float32", torch.float64: "float32"}.get(dtype) or b.format_of(dtype)
 
 

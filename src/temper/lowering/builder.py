@@ -15,7 +15,7 @@ from temper.graph.node import Node
 from temper.options import Options
 from temper.program import DRAM, HOST, Op, Program, Source, TensorSpec
 from temper.program.compute_config import default_compute
-from temper.program.tensor import Layout
+from temper.program.tensor import BLOCK_FORMATS, Layout
 
 # No float16 and no 64-bit type on the chip; comparisons give 0 and 1 in bfloat16.
 DEVICE_FORMATS = {
@@ -98,9 +98,12 @@ class Builder:
     ) -> Value:
         """A new value with its spec."""
         unique = self.fresh(name)
+        fmt = fmt or self.format_of(dtype)
+        if layout == "row_major" and fmt in BLOCK_FORMATS:
+            fmt = "bfloat16"  # a shared exponent exists only in tiles
         self.specs[unique] = TensorSpec(
             tuple(int(s) for s in shape),
-            fmt or self.format_of(dtype),
+            fmt,
             layout,
             HOST if host else DRAM,
         )
@@ -234,8 +237,10 @@ class Builder:
         if spec.layout == layout:
             return value
         fmt = spec.format
-        if layout == "row_major" and fmt in ("bfloat8_b", "bfloat4_b"):
+        if layout == "row_major" and fmt in BLOCK_FORMATS:
             fmt = "bfloat16"
+        if layout == "tile" and self.options["activation_dtype"] in BLOCK_FORMATS:
+            fmt = self.format_of(value.dtype) if fmt == "bfloat16" else fmt
         return self._convert("Untilize" if layout == "row_major" else "Tilize", value, fmt, layout)
 
     def _convert(self, kind: str, value: Value, fmt: str, layout: Layout) -> Value:

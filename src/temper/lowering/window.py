@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from temper.graph.node import Node
-from temper.lowering.builder import Builder, Value
+from temper.lowering.builder import DEVICE_FORMATS, Builder, Value
 from temper.lowering.data import permute, reshape
 from temper.lowering.elementwise import arguments, result
 from temper.lowering.registry import lowers
+from temper.program.tensor import BLOCK_FORMATS
 
 aten = torch.ops.aten
 
@@ -45,7 +46,9 @@ def conv(
     kernel = [1, *weight.shape[2:]][-2:]
     out_channels = out_image[1]
     prepared_shape = (1, 1, kernel[0] * kernel[1] * weight.shape[1], weight.shape[0])
-    weight = b.on_device(weight)
+    fmt = _weight_format(b, node, weight)
+    weight = b.on_device(weight, fmt)
+    bias = b.on_device(bias, fmt) if bias is not None else None
     once = bool(b.options["enable_conv_weight_preparation"])
     prepared = _prepare(b, weight, prepared_shape, groups, once)
     attrs: dict[str, Any] = {
@@ -87,7 +90,18 @@ def _prepare(b: Builder, weight: Value, shape: tuple[int, ...], groups: int, onc
         weight.dtype,
         {"groups": groups},
         name=weight.name,
+        fmt=b.spec(weight).format,
     )
+
+
+def _weight_format(b: Builder, node: Node, weight: Value) -> str:
+    """The format asked for; else what the model's own dtype is on the chip."""
+    asked: str | None = (node.meta.get("weight_format") or {}).get("format")
+    if asked:
+        return asked
+    if b.options["activation_dtype"] in BLOCK_FORMATS:
+        return DEVICE_FORMATS[weight.dtype]  # formats of activations are no formats of weights
+    return b.format_of(weight.dtype)
 
 
 def _padding_before(b: Builder, source: Node) -> tuple[Node, list[tuple[int, int]]]:

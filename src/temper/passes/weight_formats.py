@@ -30,6 +30,10 @@ _WEIGHT_OPERAND = {
     aten.linear.default: 1, aten.mm.default: 1, aten.matmul.default: 1, aten.bmm.default: 1,
     aten.addmm.default: 2,
 }  # fmt: skip
+_CONVOLUTIONS = frozenset({
+    aten.conv1d.default, aten.conv1d.padding, aten.conv2d.default, aten.conv2d.padding,
+    aten.conv_transpose2d.input,
+})  # fmt: skip
 _LAYOUT_ONLY = frozenset({
     aten.t.default, aten.transpose.int, aten.permute.default, aten.view.default,
     aten.reshape.default, aten.clone.default, aten.unsqueeze.default, aten.squeeze.dim,
@@ -70,6 +74,7 @@ def assign_weight_formats(captured: Captured, options: Options) -> int:
             node.meta["weight_format"] = {"format": fmt, "parameter": path}
             hits += 1
         entries[path] = WeightFormatEntry(path, _short(fmt), origin, _short(effective), reason)
+    hits += _convolutions(captured, options, paths, entries)
     _explain_the_rest(captured, requested, origins, entries)
     captured.weight_report = list(entries.values())
     if any("float32" in e.reason for e in entries.values()):
@@ -78,6 +83,30 @@ def assign_weight_formats(captured: Captured, options: Options) -> int:
             "model.to(torch.bfloat16) before compiling",
             stacklevel=2,
         )
+    return hits
+
+
+def _convolutions(
+    captured: Captured,
+    options: Options,
+    paths: Mapping[str, str],
+    entries: dict[str, WeightFormatEntry],
+) -> int:
+    """Mark each convolution whose weight comes from the model, batch norm folded in or not."""
+    fmt = options["conv_weight_dtype"]
+    hits = 0
+    for node in captured.graph.nodes if fmt else ():
+        if node.target not in _CONVOLUTIONS:
+            continue
+        source = node.args[1]
+        while is_node(source) and source.op != "placeholder" and source.args:
+            source = source.args[0]
+        path = paths.get(source.name) if is_node(source) else None
+        if path is None or not captured.weights[path].dtype.is_floating_point:
+            continue
+        node.meta["weight_format"] = {"format": fmt, "parameter": path}
+        entries[path] = WeightFormatEntry(path, _short(fmt), "conv_weight_dtype", _short(fmt), "")
+        hits += 1
     return hits
 
 

@@ -11,7 +11,7 @@ from temper.program.conv_config import POOL_BYTES, choose, window_of
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.matmul import matmul_buffers
 from temper.program.table.shared import COMPUTE, entry_bytes, matrix, no_buffers
-from temper.program.tensor import TILE, TensorSpec, ceil_div, round_up
+from temper.program.tensor import BLOCK_FORMATS, TILE, TensorSpec, ceil_div, round_up
 from temper.program.words import chain, compute_config, data_type_of
 
 # Sliding windows work on the flat channels-last form (1, 1, N*H*W, C); these say what N, H, W are.
@@ -65,9 +65,21 @@ def _conv_products(op: Op, inputs: Specs, outputs: Specs, padded: bool) -> float
     return float(batch * rows * columns * inner)
 
 
+def _fidelity(inputs: Specs) -> str:
+    """HiFi4 as ttnn does, less the phases that only multiply bits that the formats do not have.
+
+    A phase takes 5 bits of a weight and 7 of an activation (FACTS 3): bfloat8_b has 7 and 7,
+    bfloat4_b 3, so HiFi2 and LoFi give the same products as HiFi4.
+    """
+    formats = [spec.format for spec in inputs[:2]]
+    if len(formats) < 2 or any(fmt not in BLOCK_FORMATS for fmt in formats):
+        return "HiFi4"
+    return "HiFi2" if formats[1] == "bfloat8_b" else "LoFi"
+
+
 def _conv_compute(inputs: Specs, outputs: Specs, arch: str, k: int, norm: str) -> dict[str, Any]:
     both_fp32 = all(spec.format == "float32" for spec in inputs[:2])
-    return compute_attrs("HiFi4", fp32_acc=both_fp32, approx=True)
+    return compute_attrs(_fidelity(inputs), fp32_acc=both_fp32, approx=True)
 
 
 def _geometry(op: Op) -> str:
