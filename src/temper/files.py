@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from temper.errors import UsageError
+from temper.errors import TemperError, UsageError
 
 
 @contextlib.contextmanager
@@ -76,3 +76,32 @@ def remove_empty(made: list[Path]) -> None:
     with contextlib.suppress(OSError):
         for path in made:
             path.rmdir()
+
+
+@contextlib.contextmanager
+def only_one(path: Path, busy: TemperError) -> Iterator[None]:
+    """A lock file that is held while the block runs; ``busy`` is raised where another holds it.
+
+    The system lets go of it after a crash, so that a leftover file locks nobody out.
+    """
+    try:
+        file = path.open("w")
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror or error}") from None
+    with file:
+        try:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever held it may have removed the file between our opening and our locking.
+            if os.stat(path).st_ino != os.fstat(file.fileno()).st_ino:
+                raise BlockingIOError
+        except ImportError:
+            pass  # not a POSIX system
+        except OSError:
+            raise busy from None
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                os.unlink(path)

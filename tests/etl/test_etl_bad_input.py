@@ -24,11 +24,10 @@ BAD = {
     "1\t2\t0g": ("column h", "not hexadecimal"),
     "1\t2": ("row 2", "wrong number of columns"),
     "1\t2\t3\t4": ("row 2", "wrong number of columns"),
-    "": ("row 2", "wrong number of columns"),
     "1\t99999999999999999999\t1": ("column n", "out of range"),
     "5000000000\t2\t1": ("column label", "out of range"),
     "1\t2\t11112222333344445": ("column h", "out of range"),
-    "1\t2\tffffffffffffffff": ("column h", "out of range"),
+    '1\t"2\t1': ("row 2", "not an integer"),
     "1\t--2\t1": ("column n", "not an integer"),
     "1\t2.5\t1": ("column n", "not an integer"),
     "1\t-\t1": ("column n", "not an integer"),
@@ -143,13 +142,13 @@ def test_a_row_longer_than_any_row_is_no_text_file(tmp_path: Path) -> None:
         etl.Pipeline(OPERATORS, SCHEMA).table(path)
 
 
-def test_many_empty_lines_are_counted_not_crashed_on(tmp_path: Path) -> None:
+def test_empty_lines_are_no_rows(tmp_path: Path) -> None:
     path = tmp_path / "x.tsv"
-    path.write_bytes(b"0\t1\tff\n" + b"\n" * 600_000 + b"1\t1\tff\n")
-    skipping = etl.Pipeline(OPERATORS, SCHEMA, on_error="skip")
-    assert skipping.table(path).num_rows == 2
-    filling = etl.Pipeline(OPERATORS, SCHEMA, on_error="fill")
-    assert filling.table(path).num_rows == 600_002
+    path.write_bytes(b"\n\r\n0\t1\tff\n" + b"\n" * 600_000 + b"\r\n1\t1\tff\n")
+    for policy in ("error", "skip", "fill"):
+        pipeline = etl.Pipeline(OPERATORS, SCHEMA, on_error=policy)
+        assert pipeline.table(path).num_rows == 2
+        assert not pipeline.counters.malformed
 
 
 def test_unknown_inputs_and_formats_are_usage_errors(tmp_path: Path) -> None:

@@ -71,22 +71,24 @@ def make_table(
 
     # Whole ranges of words, so that a dictionary is full or spills into plain pages.
     pool = [f"{value:08x}" for value in rng.integers(0, 2**32, words)]
-    pool += ["", "7", "ABC", "00000Ff0", "0x1f"]
+    pool += ["", "7", "ABC", "00000Ff0", "0x1f", "ffffffffffffffff"]
     if malformed:
-        pool += ["zz", "1" * 17, "ffffffffffffffff", "g1234567"]
+        pool += ["zz", "1" * 17, "g1234567"]
     reals = np.exp(rng.normal(0, 9, rows))
     if malformed:
         reals[rng.random(rows) < 0.02] = -np.inf
-    reals[rng.random(rows) < 0.02] = np.nan
+        reals[rng.random(rows) < 0.02] = np.nan
+        reals[rng.random(rows) < 0.02] = 1e300
     most = 2**31 - 1 if number[-2:] in ("32", "64") else 100
     least = 0 if number.startswith("u") else -most
+    wide = rng.integers(0, 2**64, rows, dtype=np.uint64)
     labels = rng.integers(-(2**31), 2**31, rows) * (3 if malformed else 1)
     arrays = [
         column(rng.choice(pool, rows), text),
         column(labels, "int64" if malformed else "int32"),
         column(rng.integers(least, most, rows), number),
         column(reals, "float64"),
-        column([f"{value:015X}" for value in rng.integers(0, 2**60, rows)], "string"),
+        column([f"{value:016X}" for value in wide], "string"),
     ]
     names = ["h", "label", "n", "f", "wide"]  # another order than the schema's
     fields = [

@@ -10,7 +10,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from temper import etl
-from temper.errors import BadFileError, UsageError
+from temper.errors import BadFileError, TemperError, UsageError
 from temper.etl import synthetic
 from temper.etl.output import MANIFEST
 
@@ -80,7 +80,7 @@ def test_another_pipeline_or_input_cannot_continue(day: Path, tmp_path: Path) ->
     pipeline().run(day, tmp_path / "out")
     with pytest.raises(UsageError, match="earlier run"):
         pipeline().run(day, tmp_path / "out")
-    with pytest.raises(UsageError, match="the pipeline changed"):
+    with pytest.raises(UsageError, match=r"the pipeline .* changed"):
         pipeline(min_count=2).run(day, tmp_path / "out", resume=True)
     manifest = json.loads((tmp_path / "out" / MANIFEST).read_text())
     manifest["inputs"][0]["size"] += 1
@@ -109,3 +109,63 @@ def test_progress_counts_rows_and_bytes_up_to_the_whole(day: Path, tmp_path: Pat
     assert seen[-1].rows == ROWS
     assert seen[-1].bytes_done == seen[-1].bytes_total == day.stat().st_size
     assert [item.rows for item in seen] == sorted(item.rows for item in seen)
+
+
+def broken(day: Path, folder: Path, **options: object) -> etl.Pipeline:
+    """A run that stopped after its first part."""
+
+    def stop(progress: etl.Progress) -> None:
+        if progress.stage == "rows":
+            raise Interrupt
+
+    made = pipeline()
+    with pytest.raises(Interrupt):
+        made.run(day, folder, progress=stop, **options)  # type: ignore[arg-type]
+    return made
+
+
+@pytest.mark.parametrize("other", [{"format": "arrow"}, {"compression": "zstd"}])
+def test_another_format_or_compression_is_another_run(
+    day: Path, tmp_path: Path, other: dict[str, str]
+) -> None:
+    broken(day, tmp_path / "out")
+    with pytest.raises(UsageError, match="cannot be continued"):
+        pipeline().run(day, tmp_path / "out", resume=True, **other)
+
+
+def test_other_vocabularies_are_another_run(day: Path, tmp_path: Path) -> None:
+    pipeline().fit(day).save_vocabularies(tmp_path / "words.arrow")
+    broken(day, tmp_path / "out")
+    with pytest.raises(UsageError, match="cannot be continued"):
+        pipeline().load_vocabularies(tmp_path / "words.arrow").run(
+            day, tmp_path / "out", resume=True
+        )
+
+
+def test_the_pipeline_that_was_interrupted_continues_by_itself(day: Path, tmp_path: Path) -> None:
+    whole = pipeline().run(day, tmp_path / "whole")
+    again = broken(day, tmp_path / "out").run(day, tmp_path / "out", resume=True)
+    assert again.resumed
+    assert again.rows == whole.rows
+    assert read(tmp_path / "out").equals(read(tmp_path / "whole"))
+
+
+def test_a_leftover_temporary_file_does_not_stop_a_continuation(day: Path, tmp_path: Path) -> None:
+    broken(day, tmp_path / "out")
+    for name in ("part-00001.parquet.tmp", "_words-00009.arrow.tmp", f"{MANIFEST}.tmp"):
+        (tmp_path / "out" / name).write_bytes(b"half")
+    assert pipeline().run(day, tmp_path / "out", resume=True).rows == ROWS
+    assert not list((tmp_path / "out").glob("*.tmp"))
+
+
+def test_two_runs_into_one_folder_do_not_mix(day: Path, tmp_path: Path) -> None:
+    seen = []
+
+    def second(progress: etl.Progress) -> None:
+        with pytest.raises(TemperError, match="another run writes"):
+            pipeline().run(day, tmp_path / "out", resume=True)
+        seen.append(progress)
+
+    assert pipeline().run(day, tmp_path / "out", progress=second).rows == ROWS
+    assert seen
+    assert pipeline().run(day, tmp_path / "out", resume=True).rows == ROWS  # the lock is free

@@ -24,7 +24,7 @@ def test_dram_adds_up():
 
 def test_a_trace_takes_its_region_from_dram():
     placed = place(mlp(), N150, 1)
-    untraced, traced = plan(placed), plan(placed, traced=True)
+    untraced, traced = plan(placed), plan(placed, options={"enable_trace": True})
     assert traced.dram_high_water - untraced.dram_high_water == traced.trace_region_bytes > 0
 
 

@@ -61,7 +61,7 @@ def test_the_page_says_whose_times_it_shows(tmp_path: Path) -> None:
     write_run(run, tmp_path / "run")
     data = page_data(tmp_path / "run" / "report.html")
     assert data["word"] == "modelled"
-    assert data["headline"][0][1:] == ["720 µs", "648 µs to 792 µs, modelled"]
+    assert data["headline"][0][1:] == ["360 µs", "324 µs to 396 µs, modelled"]  # the replays alone
     names = [timeline["name"] for timeline in data["timelines"]]
     assert names == ["device, modelled clock", "host, measured wall clock"]
 
@@ -161,12 +161,11 @@ def test_sort_search_zoom_and_click_work_in_a_browser(tmp_path: Path, width: int
     write_html(samples.run(host_op=True), tmp_path / "r.html")
     seen = in_browser(tmp_path / "r.html", width, tmp_path)
     assert seen["errors"] == []
-    assert seen["rows"] == 10
+    assert seen["rows"] == 5  # of the warm calls
     assert seen["first"] == "layers.0  Matmul"
     assert seen["ascending"] != seen["first"]
     assert seen["byName"] == "activations.0  Unary"
-    assert seen["found"] == ["activations.0  Unary", "activations.0  Unary",
-                             "activations.1  Unary", "activations.1  Unary"]  # fmt: skip
+    assert seen["found"] == ["activations.0  Unary", "activations.1  Unary"]
     assert seen["none"] == 0
     assert seen["zoomed"] == pytest.approx(0.25)
     assert seen["wheeled"] == pytest.approx(0.2)
@@ -178,7 +177,7 @@ def test_sort_search_zoom_and_click_work_in_a_browser(tmp_path: Path, width: int
     assert "layers" in path or "activations" in path
     assert seen["clock"] == "host, measured wall clock"
     assert seen["theme"] in ("dark", "light")
-    assert seen["dots"] == 4
+    assert seen["dots"] == 2
     assert seen["pools"] == 2
     assert seen["wide"] == 0, "the page must not scroll sideways"
 

@@ -112,11 +112,11 @@ def test_perfetto_slices_are_the_ops_with_their_lines(tmp_path: Path) -> None:
     assert names[begins[0][1][10]] == "layers.0/Matmul"
     assert places[begins[0][1][34]] == (samples.MODEL_FILE, 10)
     assert ends[0] - begins[0][0] == 50_000
-    assert {"dispatch", "link to chip", "link from chip", "DRAM held", "SRAM held"} <= set(
-        tracks.values()
-    )
-    sram = next(uuid for uuid, name in tracks.items() if name == "SRAM held")
-    assert max(e[30] for _, e in events if e[11] == sram) == 512 * 1024 * 2
+    lanes = {"dispatch", "link to chip", "link from chip", "DRAM held", "SRAM held of one core"}
+    assert lanes <= set(tracks.values())
+    sram = next(uuid for uuid, name in tracks.items() if name == "SRAM held of one core")
+    # 512 tiles over 64 cores, and the circular buffers of the op.
+    assert max(e[30] for _, e in events if e[11] == sram) > 512 // 64 * 2048
     assert any("measured wall clock" in name for name in tracks.values())
     assert any("modelled clock" in name for name in tracks.values())
 

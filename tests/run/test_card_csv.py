@@ -55,8 +55,8 @@ def test_old_and_new_names_read_the_same(tmp_path: Path) -> None:
 
 def test_our_own_csv_says_modelled_and_a_cards_says_measured(tmp_path: Path, new: Path) -> None:
     write_ops_csv(samples.run(), tmp_path / "own.csv")
-    assert read_ops_csv(tmp_path / "own.csv").modelled
-    assert not read_ops_csv(new).modelled
+    assert read_ops_csv(tmp_path / "own.csv").basis == "modelled"
+    assert read_ops_csv(new).basis == "measured"
 
 
 def test_flops_traffic_and_bound_follow_from_the_columns(new: Path) -> None:

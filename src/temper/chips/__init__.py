@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import difflib
 
+from temper.chips.architecture import ARCHITECTURES, Architecture
 from temper.chips.chip import FIDELITY_PHASES, Chip, Evidence
 from temper.chips.data import ALIASES, CHIPS
 from temper.errors import UsageError
 
 DEFAULT_CHIP = "n150"
 
-__all__ = ["CHIPS", "DEFAULT_CHIP", "FIDELITY_PHASES", "Chip", "Evidence", "get"]
+__all__ = [
+    "ARCHITECTURES",
+    "CHIPS",
+    "DEFAULT_CHIP",
+    "FIDELITY_PHASES",
+    "Architecture",
+    "Chip",
+    "Evidence",
+    "get",
+]
 
 
 def get(name: str) -> Chip:

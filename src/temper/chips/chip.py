@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from temper.chips.architecture import ARCHITECTURES, Architecture
+
 # Mathematics phases of one product; each phase costs one pass of the matrix engine.
 FIDELITY_PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
 
@@ -62,6 +64,10 @@ class Chip:
     datasheet_sram_mb: int = 0
     notes: tuple[str, ...] = ()
     evidence: Mapping[str, Evidence] = field(default_factory=dict)
+
+    @property
+    def architecture(self) -> Architecture:
+        return ARCHITECTURES[self.arch]
 
     @property
     def compute_cores(self) -> int:

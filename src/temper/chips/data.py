@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from temper.chips.architecture import BLACKHOLE, GRAYSKULL, WORMHOLE
 from temper.chips.chip import Chip, Evidence
 
 _MIB = 1024 * 1024
@@ -49,8 +50,8 @@ _GRAYSKULL_EVIDENCE = {
 _E75 = Chip(
     name="e75",
     title="Grayskull e75 (TC-01001)",
-    arch="grayskull",
-    pci_device=0xFACA,
+    arch=GRAYSKULL.name,
+    pci_device=GRAYSKULL.pci_device,
     board_upi=(0x7,),
     cores=96,
     grid=(11, 8),
@@ -68,7 +69,7 @@ _E75 = Chip(
     dram_best_gbps=90.0,
     noc_bytes_per_cycle=28.0,
     noc_flit_bytes=32,
-    pcie_gen=4,
+    pcie_gen=GRAYSKULL.pcie_gen,
     pcie_lanes=16,
     link_to_device_gbps=10.0,
     link_from_device_gbps=8.0,
@@ -101,8 +102,8 @@ _E150 = replace(
 _N150 = Chip(
     name="n150",
     title="Wormhole n150",
-    arch="wormhole_b0",
-    pci_device=0x401E,
+    arch=WORMHOLE.name,
+    pci_device=WORMHOLE.pci_device,
     board_upi=(0x18,),
     cores=72,
     grid=(8, 8),
@@ -120,7 +121,7 @@ _N150 = Chip(
     dram_best_gbps=265.0,
     noc_bytes_per_cycle=30.0,
     noc_flit_bytes=32,
-    pcie_gen=4,
+    pcie_gen=WORMHOLE.pcie_gen,
     pcie_lanes=16,
     link_to_device_gbps=14.0,
     link_from_device_gbps=12.6,
@@ -183,8 +184,8 @@ _N300 = replace(
 _P150 = Chip(
     name="p150",
     title="Blackhole p150a/b (TC-03003, TC-03002)",
-    arch="blackhole",
-    pci_device=0xB140,
+    arch=BLACKHOLE.name,
+    pci_device=BLACKHOLE.pci_device,
     board_upi=(0x40, 0x41, 0x42),
     cores=120,
     grid=(11, 10),
@@ -202,7 +203,7 @@ _P150 = Chip(
     dram_best_gbps=500.0,
     noc_bytes_per_cycle=60.9,
     noc_flit_bytes=64,
-    pcie_gen=5,
+    pcie_gen=BLACKHOLE.pcie_gen,
     pcie_lanes=16,
     link_to_device_gbps=21.5,
     link_from_device_gbps=14.6,

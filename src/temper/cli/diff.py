@@ -28,17 +28,26 @@ if TYPE_CHECKING:
     help="Exit with 1 if the total got slower by more than this, e.g. 5%.",
 )
 @click.option("--limit", default=15, show_default=True, type=Whole(1), help="Rows of the table.")
+@click.option(
+    "--calls",
+    type=click.Choice(["warm", "first", "all"]),
+    default="warm",
+    show_default=True,
+    help="Which calls of run folders to compare.",
+)
 @json_option
-def command(before: Path, after: Path, allowed: float | None, limit: int, as_json: bool) -> None:
+def command(
+    before: Path, after: Path, allowed: float | None, limit: int, calls: str, as_json: bool
+) -> None:
     """Compare two run folders or ops CSVs: faster, slower, appeared, vanished.
 
-    Ops are matched by module path, then by order. Times are of one warm call where both profiles
-    are run folders; of everything in the file where one is a CSV.
+    Ops are matched by module path, then by order. Times are of one call, a warm one by default,
+    where both profiles are run folders; of everything in the file where one is a CSV.
     """
     from temper.report.compare import compare
     from temper.run.opening import open_profile
 
-    compared = compare(open_profile(before), open_profile(after))
+    compared = compare(open_profile(before), open_profile(after), calls)
     failed = allowed is not None and compared.ratio > allowed
     if as_json:
         emit_json({**compared.as_dict(), "gate": allowed, "failed": failed})
@@ -54,7 +63,8 @@ def _print(compared: Comparison, limit: int) -> None:
     from temper.units import time_text
 
     out = console()
-    unit = "a warm call" if compared.per_call else "in all"
+    kind = {"warm": "a warm call", "first": "a first call"}.get(compared.before.chosen, "a call")
+    unit = kind if compared.per_call else "in all"
     words = {compared.before.word, compared.after.word}
     out.print(
         f"total {time_text(compared.before_total_ns)} -> {time_text(compared.after_total_ns)} "

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
+from temper.errors import UsageError
 
 if TYPE_CHECKING:
     from temper.etl import Pipeline, Progress, Report
@@ -71,6 +73,12 @@ def command(
     if synthesise is not None:
         from temper.etl.synthetic import write_criteo_like
 
+        there = [path for path in inputs if os.path.lexists(path)]
+        if there:
+            raise UsageError(
+                f"--synthesise would overwrite {there[0]}",
+                try_=["another name", "without --synthesise, to read it"],
+            )
         for seed, path in enumerate(inputs):
             write_criteo_like(path, synthesise, seed=seed)
     if vocabulary:
@@ -92,8 +100,6 @@ def _run(
 
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
     from rich.progress import Progress as Bar
-
-    from temper.errors import UsageError
 
     if engine not in ("local", "ray"):
         raise UsageError(f"no engine {engine!r}", allowed=["local", "ray"])

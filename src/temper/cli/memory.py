@@ -50,14 +50,7 @@ def command(
     asked = resolve(options)
     loaded = load_model(model, batch)
     compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, asked)
-    plans = [
-        plan(
-            program,
-            traced=bool(asked["enable_trace"]),
-            trace_region_bytes=asked["trace_region_size"] if asked["enable_trace"] else None,
-        )
-        for program in compiled.programs
-    ]
+    plans = [plan(program) for program in compiled.programs]
     reports = [getattr(graph, "placement", None) for graph in compiled.graphs]
     if as_json:
         documents = [made.as_dict() for made in plans]

@@ -12,7 +12,8 @@ from temper.cli.values import Whole
 
 @click.command(
     epilog="Examples: 'temper report results/perf/device_ops_perf_trace', "
-    "'temper report ops_perf_results.csv --by module', 'temper report DIR --html report.html'."
+    "'temper report ops_perf_results.csv --by module', "
+    "'temper report DIR --html report.html', 'temper report DIR --calls first'."
 )
 @click.argument("profile", type=click.Path(path_type=Path))
 @click.option(
@@ -28,21 +29,35 @@ from temper.cli.values import Whole
     flag_value=Path("report.html"),
     help="Write one self-contained HTML file (default report.html).",
 )
+@click.option(
+    "--calls",
+    type=click.Choice(["warm", "first", "all"]),
+    default="warm",
+    show_default=True,
+    help="Which calls the figures are about; one-time work is shown by itself.",
+)
 @click.option("--no-advice", is_flag=True, help="Leave the advice out.")
 @json_option
 def command(
-    profile: Path, by: str | None, limit: int, html: Path | None, no_advice: bool, as_json: bool
+    profile: Path,
+    by: str | None,
+    limit: int,
+    html: Path | None,
+    calls: str,
+    no_advice: bool,
+    as_json: bool,
 ) -> None:
     """Report a run folder, or an ops CSV recorded on a card by tt-metal (any version).
 
-    Totals, the few ops that matter and why, memory, and what to change about it.
+    Totals, the few ops that matter and why, memory, and what to change about it: of the warm
+    calls, unless --calls asks for others.
     """
     from temper.report.advising import advise_profile
     from temper.report.summary import group_by, summarise, top_ops
     from temper.report.terminal import print_report
     from temper.run.opening import open_profile
 
-    opened = open_profile(profile)
+    opened = open_profile(profile, calls)
     advice = [] if no_advice else advise_profile(opened)
     if html is not None:
         from temper.report.html import write_html

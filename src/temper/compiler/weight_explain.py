@@ -12,6 +12,7 @@ import torch
 
 from temper.capture.capture import capture
 from temper.errors import CompileError
+from temper.formats.sizes import tile_bytes
 from temper.options import resolve
 from temper.passes.weight_formats import assign_weight_formats
 from temper.weights.config import (
@@ -26,9 +27,6 @@ from temper.weights.config import (
 )
 from temper.weights.overrides import apply_weight_dtype_overrides
 from temper.weights.report import WeightFormatEntry, outlook
-
-# Bytes of a 32x32 tile with its shared exponents (FACTS 3.1).
-_TILE_BYTES = {"bf16": 2048, "bfp_bf8": 1088, "bfp_bf4": 576}
 
 
 @dataclass(frozen=True)
@@ -142,4 +140,4 @@ def _tiled_bytes(slot: WeightSlot, dtype: str) -> int:
     shape = tuple(slot.parameter.shape) or (1,)
     rows = shape[-2] if len(shape) > 1 else 1
     tiles = math.ceil(rows / 32) * math.ceil(shape[-1] / 32) * math.prod(shape[:-2])
-    return tiles * _TILE_BYTES[dtype]
+    return tiles * tile_bytes(dtype)

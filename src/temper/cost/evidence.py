@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from temper.chips import Chip
+from temper.chips.guide import GUIDE_GBPS, GUIDE_OPERATOR_GBPS
 from temper.cost.constants import constants
 
 # The families that the cost model is judged by, one by one.
@@ -15,17 +16,6 @@ MAJOR = (
     "untilize", "reshape", "transpose", "permute", "sharded_to_interleaved",
     "interleaved_to_sharded",
 )  # fmt: skip
-
-# Throughput that the Grayskull tuning guide expects, GB/s of input and output (e75, e150).
-GUIDE_GBPS: Mapping[str, tuple[float, float]] = {
-    "stateless": (8.0, 12.0),
-    "stateful": (4.5, 7.0),
-    "Neg2Zero": (8.2, 12.5),
-    "Logarithm": (7.9, 12.1),
-    "Hex2Int": (6.8, 10.4),
-    "VocabGen": (3.9, 6.2),
-    "VocabMap": (4.5, 7.1),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +74,7 @@ def summary() -> dict[str, Any]:
 
 def guide(chip: Chip) -> dict[str, float]:
     """What the tuning guide expects of a Grayskull board, GB/s; empty for the others."""
-    if chip.arch != "grayskull":
-        return {}
-    column = 0 if chip.name == "e75" else 1
-    return {name: pair[column] for name, pair in GUIDE_GBPS.items()}
+    by_workload = {
+        kind: typical for (board, kind), (_, typical, _) in GUIDE_GBPS.items() if board == chip.name
+    }
+    return {**by_workload, **GUIDE_OPERATOR_GBPS.get(chip.name, {})}

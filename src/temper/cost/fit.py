@@ -15,13 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from temper.chips import ARCHITECTURES
 from temper.cost.records import Physics
 
 Array = NDArray[Any]
 Path = tuple[str, ...]
 Tree = dict[Path, "Node"]
 
-ARCHES = ("blackhole", "wormhole_b0", "grayskull")
+# Newest first: an older one starts from the factors of the next.
+ARCHES = tuple(reversed(ARCHITECTURES))
 # Log error at which a residual stops counting quadratically; near the noise of repeats.
 NOISE = 0.12
 # How far (log) a factor may lie: root from nominal, child from parent, next arch from the last.

@@ -7,52 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from temper.chips import Chip
+from temper.chips.architecture import HostTimes
 from temper.cost.records import OpCost, ProgramCost
 from temper.program.program import Program
+from temper.program.simulate import resident_values
 from temper.program.tensor import BLOCK_FORMATS, TensorSpec
 
-
-@dataclass(frozen=True, slots=True)
-class HostConstants:
-    """Times of the host stack and its link for one architecture, in nanoseconds.
-
-    Enqueuing and starting an untraced program depends on its first operand: interleaved values,
-    interleaved block floats, sharded values, sharded block floats.
-    """
-
-    dispatch_ns: tuple[float, float, float, float]  # enqueue one cached program from Python
-    late_ns: tuple[float, float, float, float]  # later start than in a replay, host ahead
-    replay_ns: float  # enqueue one recorded trace
-    program_ns: float  # dispatcher on the device, per program; hidden behind a longer kernel
-    miss_ns: float  # build one program whose kernels are on disk
-    compile_ns: float  # compile one kernel that is not on disk, all host cores busy
-    sync_ns: float  # wait for the device and read its answer
-    page_in_ns: float  # one page towards the device, however small
-    page_out_ns: float
-    page_out_linear: float  # ns a byte in addition, where small reads do not overlap
-
-
-# Sources, all public: traced and untraced pairs of the GEMM tables of 2025-11 and 2026-04
-# (dispatch, late, replay), program dispatch and buffer goldens (program, pages), kernel compile
-# goldens (300 kernels cold: 50.7 s and 44.8 s), host durations of profiler files (miss).
-_HOST = {
-    "wormhole_b0": HostConstants(
-        (44_000, 46_000, 104_000, 134_000), (5_250, 5_000, 5_000, 14_750),
-        8_700, 2_000, 113_000, 169e6, 30_000, 61.0, 47.0, 1 / 17.8,
-    ),
-    "blackhole": HostConstants(
-        (16_000, 12_000, 60_000, 84_000), (1_000, 4_500, 1_400, 7_000),
-        1_900, 1_700, 55_000, 149e6, 20_000, 24.3, 29.0, 0.0,
-    ),
-}  # fmt: skip
-# No public figures exist for Grayskull: Wormhole's stand in (uncertain).
-_HOST["grayskull"] = _HOST["wormhole_b0"]
 # Distinct kernels of one program: reader, writer, compute.
 _KERNELS = 3
 
 
-def constants(chip: Chip) -> HostConstants:
-    return _HOST[chip.arch]
+def constants(chip: Chip) -> HostTimes:
+    return chip.architecture.host
 
 
 def _first_operand(inputs: Sequence[TensorSpec]) -> int:
@@ -105,8 +71,13 @@ def transfer_bytes_ns(
 _DISPATCH_BAND = (0.5, 1.3)
 
 
-def call(program: Program, chip: Chip, ops: Sequence[OpCost], *, traced: bool) -> ProgramCost:
-    """Lay host and device timelines over each other for one steady call."""
+def call(
+    program: Program, chip: Chip, ops: Sequence[OpCost], *, traced: bool, once_ns: float = 0.0
+) -> ProgramCost:
+    """Lay host and device timelines over each other for one steady call.
+
+    ``once_ns`` is what const-eval takes on the device, in the first call alone.
+    """
     host = constants(chip)
     steps = [
         Step(
@@ -132,7 +103,7 @@ def call(program: Program, chip: Chip, ops: Sequence[OpCost], *, traced: bool) -
     return ProgramCost(
         tuple(ops), device, low, high, host_ns, transfer_in, transfer_out,
         fixed + end, fixed + end_low, fixed + end_high,
-        fixed + end + _first_ns(program, chip, host),
+        fixed + end + once_ns + _first_ns(program, chip, host),
     )  # fmt: skip
 
 
@@ -140,9 +111,10 @@ def _transfers(program: Program, names: Sequence[str], chip: Chip, *, to_device:
     return sum(transfer_ns(chip, program.spec(name), to_device=to_device) for name in names)
 
 
-def _first_ns(program: Program, chip: Chip, host: HostConstants) -> float:
+def _first_ns(program: Program, chip: Chip, host: HostTimes) -> float:
     """What the first call adds: programs and kernels built, weights sent up and prepared."""
-    every = (*program.const_ops, *program.ops)
+    on_device = program.const_eval_place == "device"
+    every = (*program.const_ops, *program.ops) if on_device else program.ops
     distinct = {
         (op.kind, repr(op.attrs), tuple(program.spec(n) for n in (*op.inputs, *op.outputs)))
         for op in every
@@ -150,7 +122,9 @@ def _first_ns(program: Program, chip: Chip, host: HostConstants) -> float:
     kinds = {op.kind for op in every}
     # Kernels are shared by programs of one kind; later processes find them on disk.
     compiled = len(kinds) * _KERNELS * host.compile_ns
-    upload = _transfers(program, tuple(program.weights), chip, to_device=True)
+    # Const-eval on the host sends up what it made; what went into it never leaves the host.
+    sent = tuple(program.weights) if on_device else resident_values(program)
+    upload = _transfers(program, sent, chip, to_device=True)
     return len(distinct) * host.miss_ns + compiled + upload
 
 
@@ -185,7 +159,7 @@ class Step:
 
 def timeline(
     steps: Sequence[Step],
-    host: HostConstants,
+    host: HostTimes,
     *,
     traced: bool,
     scale: float = 1.0,

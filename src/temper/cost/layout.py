@@ -12,8 +12,6 @@ from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory, letter
 from temper.program.tensor import TILE, TensorSpec, ceil_div
 
-# One DRAM bank that serves short pieces of its rows.
-BANK_GBPS = {"grayskull": 10.0, "wormhole_b0": 20.0, "blackhole": 25.0}
 # Unpack, tilize or untilize, and pack of one bfloat16 tile (public kernel measurements).
 TILIZE_CYCLES = 80.0
 SHUFFLE_CYCLES = 150.0  # the same for a tile that is put together from others
@@ -36,7 +34,7 @@ def _relayout(work: Work, family: str, tiled: TensorSpec, rowed: TensorSpec) -> 
     # Those cores walk down the rows together, so one bank serves them all at a time.
     # Tall tensors are split both ways, and groups of cores meet different banks.
     apart = 8 if tall >= 16 and "ValPadding" not in work.code else 1
-    spread = rowed.size_bytes / BANK_GBPS[work.chip.arch] / apart if cores > tall else 0.0
+    spread = rowed.size_bytes / work.chip.architecture.bank_gbps / apart if cores > tall else 0.0
     local = kind_of_memory(work.x) == kind_of_memory(work.y) == "sharded"
     if local:
         pieces = spread = 0.0

@@ -197,4 +197,9 @@ def estimate(program: Program, *, traced: bool = False, chip: Chip | None = None
         estimate_op(op, program.input_specs(op), program.output_specs(op), board, traced=traced)
         for op in program.ops
     )
-    return host.call(program, board, ops, traced=traced)
+    once = program.const_ops if program.const_eval_place == "device" else ()
+    once_ns = sum(
+        estimate_op(op, program.input_specs(op), program.output_specs(op), board).kernel_ns
+        for op in once
+    )
+    return host.call(program, board, ops, traced=traced, once_ns=once_ns)

@@ -58,7 +58,7 @@ def softmax(work: Work) -> Physics:
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
     # Tiles of one row that fit in SRAM are read once; longer rows are read again for each pass.
     passes = 1.0 if wide <= 64 else 3.0
-    exp = 700.0 if work.chip.arch == "blackhole" else 1400.0
+    exp = work.chip.architecture.exp_tile_cycles
     return _reading(work, "softmax", (route(work),), float(x.tiles / wide), exp + 400.0, passes)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from temper.chips import CHIPS, Chip
+from temper.chips import ARCHITECTURES, CHIPS, Chip
 from temper.cost.records import Context
 from temper.cost.sfpu import plain_name
 from temper.errors import BadFileError
@@ -24,9 +24,7 @@ FORMATS = {
     "FLOAT32": "float32", "UINT32": "uint32", "INT32": "int32", "UINT16": "uint16",
     "UINT8": "uint8", "INT8": "uint8", "FP8_E4M3": "uint8",
 }  # fmt: skip
-BOARDS = {"wormhole_b0": "n150", "blackhole": "p150", "grayskull": "e150"}
-ARCHES = {"wormhole": "wormhole_b0", "wormhole_b0": "wormhole_b0", "blackhole": "blackhole",
-          "grayskull": "grayskull"}  # fmt: skip
+ARCHES = {**{name: name for name in ARCHITECTURES}, "wormhole": "wormhole_b0"}
 # A kernel shorter than 50 ns or longer than 100 s is a wrong unit, not a measurement.
 SHORTEST_NS, LONGEST_NS = 50.0, 1e11
 
@@ -159,7 +157,7 @@ def _chip(arch: str, board: str) -> Chip:
     name = board.lower().removesuffix("a")
     if name in CHIPS and CHIPS[name].arch == arch:
         return CHIPS[name]
-    return CHIPS[BOARDS[arch]]
+    return CHIPS[ARCHITECTURES[arch].row_board]
 
 
 def _text(row: Mapping[str, Any], name: str) -> str:

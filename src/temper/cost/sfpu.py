@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from temper.chips import ARCHITECTURES
+
 # Wormhole / Blackhole cycles a 32x32 tile: public kernel measurements of 2025-2026, +-30%.
 # 0 marks functions that the matrix engine or the packer does on the way.
 _CYCLES: dict[str, tuple[float, float]] = {
@@ -111,8 +113,8 @@ def cycles(name: str, arch: str, operands: int = 1, *, older: bool = False) -> f
         wormhole, blackhole = _OLDER[plain]
     else:
         known = _measured.get((arch, operands, plain))
-        if known is None and arch == "grayskull":
-            known = _measured.get(("wormhole_b0", operands, plain))
+        if known is None and ARCHITECTURES[arch].stands_in:
+            known = _measured.get((ARCHITECTURES[arch].stands_in, operands, plain))
         if known is not None:
             return known
         default = _TWO_TENSORS if operands > 1 else _UNKNOWN

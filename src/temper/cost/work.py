@@ -6,20 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from temper.chips import Chip
+from temper.chips import ARCHITECTURES, Chip
 from temper.cost.records import Context
 from temper.cost.sfpu import epilogue_cycles
 from temper.program.op import Op
 from temper.program.table import KINDS
 from temper.program.tensor import TILE, TensorSpec
 
-# Time a core needs to issue one request, and its rate for long ones (GB/s): the table of one-core
-# transfer rates by size in tt-metal's data_movement/common.cpp, flat below about 1 KiB.
-ISSUE_NS = {"grayskull": 45.0, "wormhole_b0": 36.7, "blackhole": 41.4}
-ISSUE_SRAM_NS = {"grayskull": 23.0, "wormhole_b0": 18.5, "blackhole": 24.0}
-CORE_GBPS = {"grayskull": 22.0, "wormhole_b0": 28.4, "blackhole": 50.0}
-# Extra spread of kernel starts in a trace replay, measured on pairs of traced and untraced rows.
-TRACED_SKEW_NS = {"grayskull": 500.0, "wormhole_b0": 500.0, "blackhole": 200.0}
+ISSUE_NS = {arch.name: arch.issue_ns for arch in ARCHITECTURES.values()}
+ISSUE_SRAM_NS = {arch.name: arch.issue_sram_ns for arch in ARCHITECTURES.values()}
+CORE_GBPS = {arch.name: arch.core_gbps for arch in ARCHITECTURES.values()}
 SHORT = {
     "float32": "f32", "bfloat16": "bf16", "bfloat8_b": "bfp8", "bfloat4_b": "bfp4",
     "bfloat2_b": "bfp2", "uint32": "u32", "int32": "i32", "uint16": "u16", "uint8": "u8",
@@ -83,7 +79,7 @@ class Work:
     def launch(self) -> dict[str, float]:
         """The serial terms of every program: its floor and the skew of a replayed start."""
         traced = self.context.traced
-        skew = TRACED_SKEW_NS[self.chip.arch]
+        skew = self.chip.architecture.traced_skew_ns
         weight = 1.0 if traced else 0.5 if traced is None else 0.0
         return {"launch": self.chip.launch_floor_ns, "skew": skew * weight}
 

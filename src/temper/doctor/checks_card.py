@@ -5,7 +5,7 @@ from __future__ import annotations
 from temper.doctor import versions
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
-from temper.machine.cards import TITLES, Card
+from temper.machine.cards import Card
 
 MODULE = "/sys/module/tenstorrent"
 _KMD = "tt-kmd"
@@ -93,17 +93,20 @@ def _version_finding(card: Card, version: versions.Version | None, shown: str) -
     _source = "tt-umd kmd_versions.hpp; vendor specification for Grayskull"
     if version is None:
         return finding("note", expected="a readable /sys/module/tenstorrent/version")
-    if card.arch == "grayskull":
-        if version >= (2,):
+    last = card.last_stack
+    if last is not None:
+        newest = versions.show(last.driver)
+        if version >= last.driver_dropped:
             return finding(
-                "problem", expected="1.x, the last is 1.31",
-                why="driver 2 dropped Grayskull: it is too new for this card and ignores it",
-                fix="remove it and install tt-kmd 1.31 (dkms)",
+                "problem", expected=f"{last.driver[0]}.x, the last is {newest}",
+                why=f"driver {versions.show(last.driver_dropped)} dropped {_title(card)}: it is "
+                "too new for this card and ignores it",
+                fix=f"remove it and install tt-kmd {newest} (dkms)",
             )  # fmt: skip
         if version < versions.DRIVER_MIN_TT_SMI:
             return finding(
-                "warning", expected="1.27 to 1.31", why="tt-smi asks for at least 1.27",
-                fix="install tt-kmd 1.31 (dkms)",
+                "warning", expected=f"1.27 to {newest}", why="tt-smi asks for at least 1.27",
+                fix=f"install tt-kmd {newest} (dkms)",
             )  # fmt: skip
         return finding("ok")
     if version < versions.DRIVER_MIN:
@@ -112,17 +115,23 @@ def _version_finding(card: Card, version: versions.Version | None, shown: str) -
             why="the user-mode driver of tt-metal refuses older ones",
             fix="install the current tt-kmd (dkms), reload the module or reboot",
         )  # fmt: skip
-    if card.arch == "blackhole" and version < versions.DRIVER_RECOMMENDED_BLACKHOLE:
+    wanted = card.architecture.driver_recommended if card.architecture else None
+    if wanted and version < wanted:
         return finding(
-            "warning", expected="2.8.0 or newer for Blackhole",
+            "warning", expected=f"{versions.show(wanted)} or newer for {_title(card)}",
             why="tt-metal's installation guide asks for it", fix="install the current tt-kmd",
         )  # fmt: skip
     return finding("ok")
 
 
 def _install_hint(cards: list[Card]) -> str:
-    if any(card.arch == "grayskull" for card in cards):
-        return "install tt-kmd 1.31 (Grayskull needs 1.x), then: sudo modprobe tenstorrent"
+    for card in cards:
+        if card.last_stack is not None:
+            newest = versions.show(card.last_stack.driver)
+            return (
+                f"install tt-kmd {newest} ({_title(card)} needs {card.last_stack.driver[0]}.x), "
+                "then: sudo modprobe tenstorrent"
+            )
     return "sudo modprobe tenstorrent; if it is not found, install tt-kmd 2.x (dkms)"
 
 
@@ -164,7 +173,12 @@ def node_permission(context: Context) -> Result:
 def _too_new(context: Context, card: Card) -> bool:
     """A driver that ignores the card explains the missing node already."""
     version = versions.parse(context.machine.text(f"{MODULE}/version"))
-    return card.arch == "grayskull" and version is not None and version >= (2,)
+    last = card.last_stack
+    return last is not None and version is not None and version >= last.driver_dropped
+
+
+def _title(card: Card) -> str:
+    return card.architecture.title if card.architecture else "this card"
 
 
 @check("firmware", "card")
@@ -176,28 +190,32 @@ def firmware_version(context: Context) -> Result:
             continue  # attributes exist only if the firmware publishes them
         source = "tt-umd firmware_utils.cpp; tt-metal INSTALLING.md"
         fix = "flash the current bundle with tt-flash (this needs a reset or reboot)"
-        if card.arch == "grayskull":
-            good = version[:4] == versions.FIRMWARE_LAST_GRAYSKULL
+        if card.last_stack is not None:
+            good = version[:4] == card.last_stack.firmware
+            newest = versions.show(card.last_stack.firmware)
             yield Finding(
                 "firmware", "card", "ok" if good else "warning",
-                f"firmware {versions.show(version)}", expected="80.14.0.0, the last for Grayskull",
-                why="" if good else "older packs miss fixes", fix="" if good else
-                "flash fw_pack-80.14.0.0 with the tt-flash of that time",
+                f"firmware {versions.show(version)}", expected=f"{newest}, the last for "
+                f"{_title(card)}", why="" if good else "older packs miss fixes",
+                fix="" if good else f"flash fw_pack-{newest} with the tt-flash of that time",
                 source="vendor specification", card=card.label,
             )  # fmt: skip
             continue
         version = versions.drop_legacy_prefix(version)
-        least = versions.FIRMWARE_MIN.get(card.arch)
+        arch = card.architecture
+        least = arch.firmware_min if arch else None
+        wanted = arch.firmware_recommended if arch else None
         shown = f"firmware bundle {versions.show(version)}"
         if least and version < least:
             yield Finding(
                 "firmware", "card", "problem", shown, expected=f"{versions.show(least)} or newer",
-                why=f"the user-mode driver refuses older firmware on {TITLES[card.arch]}",
+                why=f"the user-mode driver refuses older firmware on {_title(card)}",
                 fix=fix, source=source, card=card.label,
             )  # fmt: skip
-        elif card.arch == "blackhole" and version < versions.FIRMWARE_RECOMMENDED_BLACKHOLE:
+        elif wanted and version < wanted:
             yield Finding(
-                "firmware", "card", "warning", shown, expected="19.8.1 or newer for Blackhole",
+                "firmware", "card", "warning", shown,
+                expected=f"{versions.show(wanted)} or newer for {_title(card)}",
                 why="tt-metal's installation guide asks for it", fix=fix, source=source,
                 card=card.label,
             )  # fmt: skip

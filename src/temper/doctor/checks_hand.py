@@ -27,7 +27,7 @@ def _for_card(card: Card) -> Result:
     def item(name: str, text: str, source: str) -> Finding:
         return Finding(name, "by hand", "manual", text, source=source, card=card.label)
 
-    if card.arch == "grayskull":
+    if card.architecture and card.architecture.guided:
         boards = [card.board] if card.board in GUIDE_SUPPLY_W else list(GUIDE_SUPPLY_W)
         supply = ", ".join(f"{GUIDE_SUPPLY_W[b]} W for {b}" for b in boards)
         plugs = "; ".join(f"{b}: {_PLUGS[b]}" for b in boards)
@@ -45,5 +45,5 @@ def _for_card(card: Card) -> Result:
         "airflow", "airflow over the card; the guide's 30 CFM is for Grayskull, more power needs "
         "more air", "tuning guide; board specification",
     )  # fmt: skip
-    if card.arch == "blackhole":
-        yield item("bios", "PCIe error handling (AER) 'OS first' in the BIOS", "Blackhole guide")
+    if card.architecture and card.architecture.bios:
+        yield item("bios", card.architecture.bios, f"{card.architecture.title} guide")

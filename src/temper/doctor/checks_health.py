@@ -9,7 +9,6 @@ from temper.machine.telemetry import CardReading, read_card
 # The tuning guide's limits: below 75 C; below 75 W on e75 and 200 W on e150.
 GUIDE_TEMPERATURE_C = 75.0
 GUIDE_POWER_W = {"e75": 75.0, "e150": 200.0}
-BLACKHOLE_CLOCK_MIN_MHZ = 800  # lowest of the range in the firmware's tables
 _COOL = "improve airflow (the guide asks for at least 30 CFM), clean filters, leave a slot free"
 
 
@@ -21,7 +20,7 @@ def temperature(context: Context) -> Result:
             continue
         limit = reading.temperature_limit_c
         source = "hwmon temp1_max, else the board's specification"
-        if card.arch == "grayskull":
+        if card.architecture and card.architecture.guided:
             limit = min(limit or GUIDE_TEMPERATURE_C, GUIDE_TEMPERATURE_C)
             source = "tuning guide; board specification"
         if limit is None or not -40 < now < 150:
@@ -32,10 +31,13 @@ def temperature(context: Context) -> Result:
             continue
         shown, expected = f"{now:.0f} °C", f"below {limit:.0f} °C"
         unsure = (
-            card.arch == "wormhole_b0" and context.machine.number(f"{card.hwmon}/temp1_max") is None
+            card.architecture is not None
+            and not card.architecture.throttle_public
+            and context.machine.number(f"{card.hwmon}/temp1_max") is None
         )
         if unsure:
-            expected += " (uncertain: Wormhole's throttle limit is not public)"
+            name = card.architecture.title if card.architecture else "the card"
+            expected += f" (uncertain: {name}'s throttle limit is not public)"
         if now >= limit:
             yield Finding(
                 "temperature", "health", "problem", shown, expected=expected,
@@ -66,7 +68,8 @@ def power(context: Context) -> Result:
         now, limit = reading.power_w, reading.power_limit_w
         if card.board in GUIDE_POWER_W:
             limit = GUIDE_POWER_W[card.board]
-        elif card.arch == "grayskull":  # e75 or e150: only the higher limit is certain
+        elif card.architecture and card.architecture.guided:
+            # e75 or e150: only the higher limit is certain.
             limit = limit or GUIDE_POWER_W["e150"]
         if now is None or not limit:
             continue
@@ -88,6 +91,7 @@ def clocks(context: Context) -> Result:
         now, nominal = reading.clock_mhz, reading.clock_nominal_mhz
         if now is None:
             continue
+        least = card.architecture.clock_min_mhz if card.architecture else 0
         shown = f"{now:.0f} MHz" + (f" of {nominal} MHz" if nominal else "")
         if reading.throttled == "power":
             yield Finding(
@@ -95,10 +99,11 @@ def clocks(context: Context) -> Result:
                 expected="the full clock under load", why="times are longer than the chip can do",
                 fix="see power", source="hwmon", card=card.label,
             )  # fmt: skip
-        elif now <= 0 or (card.arch == "blackhole" and now < BLACKHOLE_CLOCK_MIN_MHZ):
+        elif now <= 0 or now < least:
             yield Finding(
-                "clock", "health", "warning", shown, expected="800 to 1350 MHz on Blackhole"
-                if card.arch == "blackhole" else "a running clock",
+                "clock", "health", "warning", shown,
+                expected=f"{least} to {nominal or 1350} MHz on {card.title.split()[0]}"
+                if least else "a running clock",
                 why="the firmware reports a clock outside its range",
                 fix="reset the card with tt-smi -r, then cold boot", source="firmware tables",
                 card=card.label,

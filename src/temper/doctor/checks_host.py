@@ -8,11 +8,11 @@ from temper.doctor import versions
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
 
-# tt-smi's host screen asks 32 GB; the Grayskull specification 64 GB. The kernel keeps a few
+# tt-smi's host screen asks 32 GB; an architecture may ask more. The kernel keeps a few
 # percent for itself, so a 32 GB machine shows about 31.
-_MEMORY_GB = {"grayskull": 64}
+_MEMORY_GB = 32
 _MEMORY_TOLERANCE = 0.92
-_DISTRIBUTIONS = {"grayskull": ("20.04",), "": ("22.04", "24.04")}
+_UBUNTU = ("22.04", "24.04")  # what the vendor tests where no card says otherwise
 # Kernel builds, caches and model files; our own figure.
 _DISK_FREE_BYTES = 10 * 10**9
 
@@ -40,8 +40,8 @@ def distribution(context: Context) -> Result:
     if not values:
         return
     name = values.get("PRETTY_NAME") or values.get("NAME") or "unknown"
-    grayskull = any(card.arch == "grayskull" for card in context.cards)
-    tested = _DISTRIBUTIONS["grayskull" if grayskull else ""]
+    asked = {card.architecture.ubuntu for card in context.cards if card.architecture}
+    tested = min(asked, default=_UBUNTU)  # the oldest, where cards of several kinds are there
     good = values.get("ID") == "ubuntu" and values.get("VERSION_ID") in tested
     yield Finding(
         "distribution", "host", "ok" if good else "note", name[:80],
@@ -57,7 +57,7 @@ def memory(context: Context) -> Result:
     if not found:
         return
     total_gb = int(found.group(1)) * 1024 / 1e9
-    wanted = max([32, *(_MEMORY_GB.get(card.arch, 32) for card in context.cards)])
+    wanted = max([_MEMORY_GB, *(c.architecture.memory_gb for c in context.cards if c.architecture)])
     if total_gb < wanted * _MEMORY_TOLERANCE:
         yield Finding(
             "memory", "host", context.level("warning"), f"{total_gb:.0f} GB of memory",

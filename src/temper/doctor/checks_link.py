@@ -9,7 +9,6 @@ from temper.doctor.registry import Context, Result, check
 from temper.machine.cards import Card
 from temper.machine.link import generation
 
-EXPECTED_GENERATION = {"grayskull": 4, "wormhole_b0": 4, "blackhole": 5}
 # Usable GB/s of one lane after encoding, by generation.
 LANE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 _SOURCE = "sysfs current_link_*; board specification"
@@ -37,7 +36,8 @@ def pcie_link(context: Context) -> Result:
 
 
 def _judge(card: Card, now: int, width: int, most: int | None) -> Result:
-    wanted = EXPECTED_GENERATION.get(card.arch, 4)
+    arch = card.architecture
+    wanted = arch.pcie_gen if arch else 4
     shown = f"PCIe Gen{now} x{width}" + (f" (card can Gen{most})" if most else "")
     expected = f"Gen{wanted} x16"
     rate = f"about {LANE_GBPS[now] * width:.0f} GB/s of {LANE_GBPS[wanted] * 16:.0f} GB/s"
@@ -51,15 +51,15 @@ def _judge(card: Card, now: int, width: int, most: int | None) -> Result:
         )  # fmt: skip
     elif now >= wanted:
         yield Finding("pcie", "link", "ok", shown, card=card.label)
-    elif card.arch == "wormhole_b0" and now == 1:
+    elif arch and now == arch.idle_pcie_gen:
         yield Finding(
             "pcie", "link", "ok", f"{shown}: the idle link saves power",
-            why="Wormhole firmware 19.8 and newer drops to Gen1 while idle; judge it under load "
-            "with 'temper monitor'", source="tt-kmd and firmware notes", card=card.label,
+            why=f"{arch.title} firmware 19.8 and newer drops to Gen{now} while idle; judge it "
+            "under load with 'temper monitor'", source="tt-kmd and firmware notes", card=card.label,
         )  # fmt: skip
-    elif card.arch == "blackhole" and now == 4:
+    elif arch and now == arch.enough_pcie_gen:
         yield Finding(
-            "pcie", "link", "note", f"{shown}: the host's slot is Gen4", expected=expected,
+            "pcie", "link", "note", f"{shown}: the host's slot is Gen{now}", expected=expected,
             why=f"{rate}; tt-metal's own transfers reach 21.5 GB/s, so little is lost",
             source=_SOURCE, card=card.label,
         )  # fmt: skip

@@ -6,7 +6,6 @@ import re
 
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
-from temper.machine.cards import PAGES_WANTED
 
 PAGES = "/sys/kernel/mm/hugepages"
 OVERRIDE = "/opt/tenstorrent/bin/hugepages-override.txt"
@@ -44,7 +43,7 @@ def wanted_pages(context: Context) -> int:
     override = context.machine.number(OVERRIDE)
     if override is not None and override > 0:
         return override
-    return sum(PAGES_WANTED.get(card.arch, 4) for card in context.cards)
+    return sum(c.architecture.pages_1g if c.architecture else 4 for c in context.cards)
 
 
 @check("hugepages", "pages")

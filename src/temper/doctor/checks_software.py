@@ -6,12 +6,13 @@ import difflib
 import os
 import re
 
+from temper.chips import ARCHITECTURES
 from temper.doctor import versions
 from temper.doctor.environment import KNOWN_VARIABLES, WRONG_VARIABLES
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
 
-ARCH_NAMES = ("grayskull", "wormhole_b0", "blackhole")
+ARCH_NAMES = tuple(ARCHITECTURES)
 PROFILER_PORT = 8086
 TRACE_REGION = "TT_RUNTIME_TRACE_REGION_SIZE"
 
@@ -24,10 +25,10 @@ def python_and_packages(context: Context) -> Result:
         return
     pythons = " or ".join(versions.show(v) for v in versions.TTNN_PYTHONS)
     has_wheel = version[:2] in versions.TTNN_PYTHONS
-    grayskull = any(card.arch == "grayskull" for card in context.cards)
+    last = next((card.last_stack for card in context.cards if card.last_stack), None)
     installed = ", ".join(f"{name} {number}" for name, number in sorted(facts.packages.items()))
     shown = f"Python {facts.python}" + (f"; {installed}" if installed else "")
-    if context.has_card and not grayskull and not has_wheel and "ttnn" not in facts.packages:
+    if context.has_card and last is None and not has_wheel and "ttnn" not in facts.packages:
         yield Finding(
             "python", "software", "warning", shown, expected=f"Python {pythons}",
             why="ttnn has no wheel for this Python, so the card cannot be used from here",
@@ -44,19 +45,19 @@ def python_and_packages(context: Context) -> Result:
         yield Finding("python", "software", "ok", shown)
     yield from _torch(facts.packages.get("torch"))
     ttnn = versions.parse(facts.packages.get("ttnn"))
-    if ttnn and grayskull and ttnn[:2] > versions.TTNN_LAST_GRAYSKULL:
+    if ttnn and last is not None and ttnn[:2] > last.ttnn:
         yield Finding(
             "ttnn", "software", "warning", f"ttnn {versions.show(ttnn)}",
             expected="v0.55, built from source", why="later versions dropped Grayskull",
             fix="check out tt-metal v0.55 and build it", source="Grayskull specification",
         )  # fmt: skip
-    elif ttnn and not grayskull and ttnn < versions.TTNN_MIN:
+    elif ttnn and last is None and ttnn < versions.TTNN_MIN:
         yield Finding(
             "ttnn", "software", "warning", f"ttnn {versions.show(ttnn)}",
             expected="0.81 or newer", why="temper follows the behaviour of 0.81.1",
             fix="pip install -U ttnn", source="this package",
         )  # fmt: skip
-    if context.has_card and not grayskull and has_wheel and "ttnn" not in facts.packages:
+    if context.has_card and last is None and has_wheel and "ttnn" not in facts.packages:
         yield Finding(
             "ttnn", "software", "note", "ttnn is not installed in this environment",
             expected="ttnn, to run on the card", why="without it temper uses the virtual chip",
@@ -82,7 +83,12 @@ def tt_smi(context: Context) -> Result:
         return
     output = context.machine.command("tt-smi")
     version = versions.parse(context.machine.facts.packages.get("tt-smi"))
-    blackhole = any(card.arch == "blackhole" for card in context.cards)
+    asking = [
+        (card.architecture.tt_smi_recommended, card.architecture.title)
+        for card in context.cards
+        if card.architecture and card.architecture.tt_smi_recommended
+    ]
+    wanted, title = max(asking, default=((), ""))
     if output.status == "absent":
         yield Finding(
             "tt-smi", "software", "note", "tt-smi is not installed",
@@ -104,10 +110,10 @@ def tt_smi(context: Context) -> Result:
             "Grayskull needs tt-smi 2.x or 3.0", fix="update tt-smi to match the card",
             source="tt-smi",
         )  # fmt: skip
-    elif blackhole and version and version < versions.TT_SMI_RECOMMENDED_BLACKHOLE:
+    elif wanted and version and version < wanted:
         yield Finding(
             "tt-smi", "software", "warning", f"tt-smi {versions.show(version)}",
-            expected="5.0.0 or newer for Blackhole",
+            expected=f"{versions.show(wanted)} or newer for {title}",
             why="tt-metal's installation guide asks for it",
             fix="pip install -U tt-smi", source="tt-metal INSTALLING.md",
         )  # fmt: skip
@@ -120,12 +126,14 @@ def arch_name(context: Context) -> Result:
     value = context.machine.facts.environment.get("ARCH_NAME")
     present = sorted({card.arch for card in context.cards if card.arch})
     if value is None:
-        if "grayskull" in present:
+        dropped = next((card for card in context.cards if card.last_stack), None)
+        if dropped is not None and dropped.last_stack and dropped.architecture:
             yield Finding(
                 "arch-name", "software", "warning", "ARCH_NAME is not set",
-                expected="ARCH_NAME=grayskull",
-                why="tt-metal v0.55, Grayskull's last, builds for the architecture named there",
-                fix="export ARCH_NAME=grayskull", source="tuning guide",
+                expected=f"ARCH_NAME={dropped.arch}",
+                why=f"tt-metal v{versions.show(dropped.last_stack.ttnn)}, "
+                f"{dropped.architecture.title}'s last, builds for the architecture named there",
+                fix=f"export ARCH_NAME={dropped.arch}", source="tuning guide",
             )  # fmt: skip
         return
     near = difflib.get_close_matches(value.lower(), ARCH_NAMES, n=1, cutoff=0.4)
@@ -151,7 +159,7 @@ def tt_metal_home(context: Context) -> Result:
     facts = context.machine.facts
     value = facts.environment.get("TT_METAL_HOME")
     if value is None:
-        if any(card.arch == "grayskull" for card in context.cards) and facts.known:
+        if any(card.last_stack for card in context.cards) and facts.known:
             yield Finding(
                 "tt-metal-home", "software", "warning", "TT_METAL_HOME is not set",
                 expected="the path of the tt-metal v0.55 checkout",

@@ -59,7 +59,7 @@ def explain(message: str, chip: Chip) -> list[Explanation]:
 def _chip_of(text: str, default: Chip) -> Chip:
     """The chip that the message's own sizes point at."""
     for chip in CHIPS.values():
-        if chip.arch != "grayskull" and str(chip.sram_core_bytes) in text:
+        if chip.architecture.sram_measured and str(chip.sram_core_bytes) in text:
             return chip if chip.arch != default.arch else default
     return default
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from temper.chips.guide import GUIDE_GBPS
 from temper.doctor import card_stream
 from temper.doctor.bandwidth import measure_memory, measure_wake_us
 from temper.doctor.steps import Patient, Step, Tree, from_check
+from temper.formats.sizes import TILE, TILE_BYTES
 from temper.machine.telemetry import read_card
 
-# The guide's expected GB/s of preprocessing, input plus output bytes: min, typical, max.
-GUIDE_GBPS: dict[str, dict[str, tuple[float, float, float]]] = {
-    "e75": {"stateless": (6, 8, 10), "stateful": (3, 4.5, 6)},
-    "e150": {"stateless": (10, 12, 14), "stateful": (5, 7, 9)},
-}
-_BYTES = {"float32": 4.0, "bfloat16": 2.0, "bfloat8_b": 1.0625, "bfloat4_b": 0.5625, "int32": 4.0,
-          "uint32": 4.0, "uint16": 2.0, "uint8": 1.0}  # fmt: skip
-FORMATS = tuple(_BYTES)
+FORMATS = tuple(TILE_BYTES)
 
 
 def low_throughput(patient: Patient) -> Iterator[Step]:
@@ -105,8 +100,8 @@ def _host_memory_step(patient: Patient) -> Step:
 
 
 def _guide_step(patient: Patient) -> Step:
-    ranges = GUIDE_GBPS.get(patient.chip.name)
-    if ranges is None:
+    ranges = {k: v for (board, k), v in GUIDE_GBPS.items() if board == patient.chip.name}
+    if not ranges:
         text = "the guide has ranges for e75 and e150 only; use 'temper bench' against 'explain'"
     else:
         text = "; ".join(
@@ -190,11 +185,12 @@ def _tensor_steps(patient: Patient) -> Iterator[Step]:
     """The guide divides by all SRAM; the allocator fills banks page by page, so do we."""
     rows, columns, fmt = patient.tensor
     chip = patient.chip
-    plain_mb = rows * columns * _BYTES[fmt] / 2**20
+    plain_mb = rows * columns * TILE_BYTES[fmt] / TILE**2 / 2**20
     tiles = math.ceil(rows / 32) * math.ceil(columns / 32)
-    page = int(1024 * _BYTES[fmt])
+    page = TILE_BYTES[fmt]
     usable = chip.sram_usable_bytes
-    sure = " (usable SRAM of Grayskull is an assumption)" if chip.arch == "grayskull" else ""
+    arch = chip.architecture
+    sure = "" if arch.sram_measured else f" (usable SRAM of {arch.title} is an assumption)"
     each = math.ceil(tiles / chip.compute_cores) * page
     answer = (
         f"{rows} x {columns} {fmt} = {plain_mb:.2f} MiB; as {tiles} tiles of {page} B over "

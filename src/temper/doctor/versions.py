@@ -6,20 +6,12 @@ import re
 
 Version = tuple[int, ...]
 
-# tt-umd kmd_versions.hpp and firmware_utils.cpp; tt-metal INSTALLING.md (Blackhole rows);
-# Grayskull's last stack from the vendor's board specification.
+# tt-umd kmd_versions.hpp. What one architecture asks for stands in its record (chips/).
 DRIVER_MIN = (2, 0, 0)
-DRIVER_RECOMMENDED_BLACKHOLE = (2, 8, 0)
-DRIVER_LAST_GRAYSKULL = (1, 31)
 DRIVER_MIN_TT_SMI = (1, 27)
-FIRMWARE_MIN = {"wormhole_b0": (18, 3, 0), "blackhole": (18, 5, 0)}
-FIRMWARE_RECOMMENDED_BLACKHOLE = (19, 8, 1)
-FIRMWARE_LAST_GRAYSKULL = (80, 14, 0, 0)
-TT_SMI_RECOMMENDED_BLACKHOLE = (5, 0, 0)
 KERNEL_MIN = (5, 4)
 TORCH = ((2, 13), (2, 15))  # from, below: what this package is tested with
 TTNN_MIN = (0, 81)
-TTNN_LAST_GRAYSKULL = (0, 55)
 TTNN_PYTHONS = ((3, 10), (3, 12))  # wheels of ttnn 0.81.1 on the package index
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from temper.etl import kernel, kernel_types
-from temper.etl.parquet import BATCH_ROWS
+from temper.etl.parquet import BATCH_ROWS, PLAIN_ENCODINGS
 from temper.etl.plan import ColumnPlan
 from temper.etl.sources import Source
 
@@ -25,10 +25,6 @@ _TYPES = {
     "DOUBLE": (5, ("double",)),
     "BYTE_ARRAY": (6, ("string", "binary", "large_string", "large_binary", "string_view")),
 }
-# Bits of PLAIN, PLAIN_DICTIONARY, RLE and RLE_DICTIONARY; and of BIT_PACKED, which old writers
-# name for levels that a flat column does not have.
-_ENCODINGS = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 8 | 1 << 4
-
 Fault = tuple[int, int, int, str]  # row, column, reason, text
 Chunk = tuple[int, int, bool, int, int, Callable[[int, int, int], Any] | None]
 
@@ -120,7 +116,7 @@ class Decoder:
             or column.max_repetition_level
             or column.max_definition_level > 1
             or meta.codec not in _CODECS
-            or meta.encodings & ~_ENCODINGS
+            or meta.encodings & ~PLAIN_ENCODINGS
             or meta.values != rows
             or meta.elsewhere
             or min(begin, meta.size_bytes) < 0

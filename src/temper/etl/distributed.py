@@ -120,8 +120,16 @@ def run_on_ray(
     # Tasks run elsewhere: relative paths would mean other files there.
     sources = [replace(source, path=os.path.abspath(source.path)) for source in sources]
     target = Output(Path(output).absolute(), format, compression)
+    with target.alone(), pipeline.unchanged_on_error():
+        return _run(ray, pipeline, sources, target, resume, started)
+
+
+def _run(
+    ray: Any, pipeline: Pipeline, sources: Sequence[Source], target: Output, resume: bool,
+    started: float,
+) -> Report:  # fmt: skip
     # One process cuts its parts elsewhere: neither can continue the other's folder.
-    identity = fingerprint([pipeline.fingerprint(), "a split a file"])
+    identity = fingerprint([pipeline.fingerprint(target), "a split a file"])
     manifest = target.prepare(identity, [s.fingerprint() for s in sources], resume=resume)
     resumed = manifest.fitted or bool(manifest.splits)
     every = splits(sources)

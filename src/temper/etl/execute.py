@@ -60,7 +60,9 @@ class Buffers:
     def __init__(self, plans: Sequence[ColumnPlan], capacity: int) -> None:
         self.chain = [np.empty(capacity, dtype=plan.chain_type) for plan in plans]
         self.out = [
-            np.empty(capacity, dtype=np.int32) if plan.map and plan.chain_type == "int64" else chain
+            np.empty(capacity, dtype=np.int32)
+            if plan.map and plan.chain_type in ("int64", "uint64")
+            else chain
             for plan, chain in zip(plans, self.chain, strict=True)
         ]
 
@@ -140,7 +142,7 @@ class Executor:
             else:
                 yield from self._text(source, offset, line, cursor)
         except OSError as error:
-            raise BadFileError(f"{source.path} cannot be read: {error.strerror}") from None
+            raise BadFileError(f"{source.path} cannot be read: {error.strerror or error}") from None
 
     def _text(
         self, source: Source, offset: int, line: int, cursor: Cursor

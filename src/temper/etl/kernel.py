@@ -187,7 +187,8 @@ def _address(memory: memoryview) -> int:
 # Arrow type -> the kernels' source code (kernels/etl_arrays.hpp).
 SOURCES = {
     "int8": 0, "int16": 1, "int32": 2, "int64": 3, "uint8": 4, "uint16": 5, "uint32": 6,
-    "float": 7, "double": 8, "string": 9, "binary": 9, "large_string": 10, "large_binary": 10,
+    "uint64": 7, "float": 8, "double": 9, "string": 10, "binary": 10, "large_string": 11,
+    "large_binary": 11,
 }  # fmt: skip
 READABLE = frozenset(SOURCES)
 
@@ -196,7 +197,7 @@ def _describe(column: int, array: Any, out: Buffer) -> tuple[int, ...]:
     buffers = array.buffers()
     validity = buffers[0].address if buffers[0] is not None and array.null_count else 0
     kind = SOURCES[str(array.type)]
-    text = kind >= 9
+    text = kind >= SOURCES["string"]
     values = buffers[2] if text else buffers[1]
     offsets = buffers[1].address if text and buffers[1] is not None else 0
     return (

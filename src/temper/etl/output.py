@@ -6,17 +6,20 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from temper.errors import BadFileError, UsageError
+from temper.errors import BadFileError, TemperError, UsageError
 from temper.etl import arrow, vocabulary
 from temper.etl.execute import Counters, Position
 from temper.etl.packed import Packer
+from temper.files import check_writable, only_one
 
 MANIFEST = "_temper_etl.json"
+_LOCK = "_temper_etl.lock"
 VOCABULARY = "_vocabulary.arrow"
 # The first is the default. "packed" is what the kernels write: dictionaries and packed bits.
 COMPRESSIONS = {
@@ -68,15 +71,21 @@ class Output:
         self.compression = compression
         self._packer = Packer()
 
+    def alone(self) -> AbstractContextManager[None]:
+        """The folder for this run only; two runs into one folder would mix their parts."""
+        check_writable(self.folder)
+        busy = TemperError(
+            f"another run writes to {self.folder}", try_=["wait for it", "another folder"]
+        )
+        return only_one(self.folder / _LOCK, busy)
+
+    @property
+    def settings(self) -> list[str]:
+        """What of it decides the files' bytes."""
+        return [self.kind, self.compression]
+
     def prepare(self, pipeline: str, inputs: list[dict[str, Any]], *, resume: bool) -> Manifest:
         """The manifest to continue from; a folder of another run is an error."""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / "_probe.tmp"
-            probe.write_bytes(b"")
-            probe.unlink()
-        except OSError as error:
-            raise UsageError(f"cannot write to {self.folder}: {error.strerror}") from None
         path = self.folder / MANIFEST
         manifest = Manifest(pipeline, inputs)
         if path.exists():
@@ -87,7 +96,11 @@ class Output:
                     try_=["--resume to continue it", "another folder"],
                 )
             if found.pipeline != pipeline or found.inputs != inputs:
-                what = "pipeline" if found.pipeline != pipeline else "input files"
+                what = (
+                    "pipeline (its vocabularies, the format and the compression belong to it)"
+                    if found.pipeline != pipeline
+                    else "input files"
+                )
                 raise UsageError(
                     f"{self.folder} cannot be continued: the {what} changed since",
                     try_=f"another folder, or remove {self.folder}",
@@ -98,10 +111,10 @@ class Output:
                 f"{self.folder} holds part files but no {MANIFEST}", try_="another folder"
             )
         listed = {part["file"] for part in manifest.parts} | set(manifest.words)
-        for leftover in [*self.folder.glob("part-*"), *self.folder.glob("_words-*"),
-                         *self.folder.glob("*.tmp")]:  # fmt: skip
-            if leftover.name not in listed:
-                leftover.unlink()
+        for pattern in ("part-*", "_words-*", "*.tmp"):
+            for leftover in self.folder.glob(pattern):
+                if leftover.name not in listed:
+                    leftover.unlink()
         return manifest
 
     def encode(self, batch: Any) -> Encoded:

@@ -10,6 +10,9 @@ from temper.etl import kernel
 from temper.etl.plan import ColumnPlan
 
 BATCH_ROWS = 1 << 16
+# Bits of PLAIN, PLAIN_DICTIONARY, RLE and RLE_DICTIONARY; and of BIT_PACKED, which old writers
+# name for levels that a flat column does not have.
+PLAIN_ENCODINGS = 1 << 0 | 1 << 2 | 1 << 3 | 1 << 8 | 1 << 4
 WHOLE_GROUP_BYTES = 256 << 20
 
 
@@ -82,7 +85,7 @@ def _encoded_columns(footer: Footer, plans: Sequence[ColumnPlan]) -> list[str]:
     Their chain runs over the few distinct words only. Where the writer gave the dictionary up,
     plain text costs 12 bytes a value, and rebuilding a dictionary would cost more than it saves.
     """
-    chunks = footer.chunks(0)
+    chunks, groups = footer.chunks(0), footer.groups or ()
     text = [column.path for column in footer.columns if column.physical_type == "BYTE_ARRAY"]
     return [
         plan.name
@@ -91,7 +94,13 @@ def _encoded_columns(footer: Footer, plans: Sequence[ColumnPlan]) -> list[str]:
         and plan.name in text
         and plan.name in chunks
         and chunks[plan.name].unpacked_bytes < 5 * chunks[plan.name].values
+        and all(_plain(footer.chunks(index).get(plan.name)) for index in range(len(groups)))
     ]
+
+
+def _plain(chunk: kernel.ChunkMeta | None) -> bool:
+    """Whether pyarrow can give a chunk as a dictionary: it cannot where deltas are stored."""
+    return chunk is not None and not chunk.encodings & ~PLAIN_ENCODINGS
 
 
 def _is_small(chunks: dict[str, kernel.ChunkMeta], rows: int, names: Sequence[str]) -> bool:

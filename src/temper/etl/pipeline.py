@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -149,8 +151,25 @@ class Pipeline:
         tell = progress or _silent
         sources = self._open(paths, options)
         target = Output(output, format, compression)
+        with target.alone(), self.unchanged_on_error():
+            return self._run(sources, target, resume, tell, started)
+
+    @contextmanager
+    def unchanged_on_error(self) -> Iterator[None]:
+        """Half-built vocabularies are dropped: they belong to the broken run's folder."""
+        before = dict(self.vocabularies)
+        try:
+            yield
+        except BaseException:
+            self.vocabularies = before
+            raise
+
+    def _run(
+        self, sources: Sequence[Source], target: Output, resume: bool,
+        tell: Callable[[Progress], None], started: float,
+    ) -> Report:  # fmt: skip
         inputs = [source.fingerprint() for source in sources]
-        manifest = target.prepare(self.fingerprint(), inputs, resume=resume)
+        manifest = target.prepare(self.fingerprint(target), inputs, resume=resume)
         resumed = bool(manifest.parts) or manifest.fitted
         grow = self._one_pass() and not self.vocabularies
         if manifest.fitted:
@@ -178,10 +197,15 @@ class Pipeline:
             {name: len(words) for name, words in self.vocabularies.items()}, resumed,
         )  # fmt: skip
 
-    def fingerprint(self) -> str:
+    def fingerprint(self, target: Output) -> str:
+        """A name of everything that decides the bytes of the output, but for the inputs."""
+        given = {
+            name: hashlib.sha256(words.keys.tobytes()).hexdigest()
+            for name, words in self.vocabularies.items()
+        }
         return fingerprint(
             [self.schema.as_dict(), [op.as_dict() for op in self.operators], self.on_error,
-             self.rows_per_part]
+             self.rows_per_part, target.settings, given]
         )  # fmt: skip
 
     def _open(self, paths: Paths, options: Mapping[str, Any]) -> list[Source]:

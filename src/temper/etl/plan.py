@@ -27,8 +27,9 @@ DIRECT_TABLE_LIMIT = 1 << 24
 
 # The kernels' codes (kernels/etl_chain.hpp).
 KIND_CODES = {"int": 0, "float": 1, "hex": 2, "skip": 3}
-OUT_CODES = {"float32": 0, "int32": 1, "int64": 2}
+OUT_CODES = {"float32": 0, "int32": 1, "int64": 2, "uint64": 2}
 _INT64 = (-(2**63), 2**63 - 1)
+_UINT64 = (0, 2**64 - 1)  # what hexadecimal text of 16 digits holds
 _INT32 = (-(2**31), 2**31 - 1)
 
 Step = tuple[int, float | None, float | None, list[float]]
@@ -41,7 +42,7 @@ class ColumnPlan:
     column: Column
     operators: tuple[Operator, ...]
     steps: tuple[Step, ...]
-    chain_type: str  # what the fused chain leaves: float32, int32 or int64
+    chain_type: str  # what the fused chain leaves: float32, int32, int64 or uint64
     key_bound: int = 0  # > 0: keys are below it and address a vocabulary directly
     gen: VocabGen | None = None
     map: VocabMap | None = None
@@ -93,7 +94,7 @@ def _chain(column: Column, operators: Sequence[Operator]) -> ColumnPlan | None:
         if isinstance(operator, Hex2Int):
             if not text:
                 raise UsageError(f"{where}: its values are numbers already")
-            text, low, high = False, 0, _INT64[1]
+            text, (low, high) = False, _UINT64
             continue
         if text:
             raise UsageError(f"{where}: its values are hexadecimal text", try_="Hex2Int() before")
@@ -124,12 +125,16 @@ def _chain(column: Column, operators: Sequence[Operator]) -> ColumnPlan | None:
         else:
             step, floating, (low, high) = _step(operator, floating, (low, high))
             steps.append(step)
-    narrow = _INT32[0] <= low and high <= _INT32[1]
+    integer = next(
+        name
+        for name, (least, most) in (("int32", _INT32), ("int64", _INT64), ("uint64", _UINT64))
+        if least <= low and high <= most
+    )
     return ColumnPlan(
         column,
         tuple(operators),
         tuple(steps),
-        "float32" if floating else "int32" if narrow else "int64",
+        "float32" if floating else integer,
         high + 1 if low >= 0 and high < DIRECT_TABLE_LIMIT and not floating else 0,
         gen,
         mapped,

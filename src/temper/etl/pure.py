@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from temper.etl import kernel_types as k
 
-_DTYPES = (np.float32, np.int32, np.int64)
+_DTYPES = (np.float32, np.int32, np.int64)  # the last also for the bits of uint64
 _LONGEST_ROW = 16 << 20  # as the kernels have it (kernels/etl_text.hpp, kLongestRow)
 
 
@@ -44,7 +44,11 @@ class PureColumn:
 
     def read(self, text: str) -> tuple[Any, int]:
         """The finished value of one field and why it is malformed, 0 if it is not."""
-        text = text.strip(' "\r')
+        text = text.strip(" \r") if text.endswith("\r") else text.strip(" ")
+        if text and '"' in (text[0], text[-1]):  # half of a quoted field is no field
+            if len(text) < 2 or text[0] != '"' or text[-1] != '"':
+                return self.missing, (2, 3, 4)[self.kind]
+            text = text[1:-1].rstrip("\r").strip(" ")
         if not text:
             return self.missing, 0
         try:
@@ -64,7 +68,8 @@ class PureColumn:
                 value = float(text)
                 if math.isnan(value):
                     return self.missing, 3
-                value = np.float32(value)
+                with np.errstate(over="ignore"):
+                    value = np.float32(value)
                 if math.isinf(value):
                     return self.missing, 5
         except ValueError:
@@ -77,8 +82,13 @@ class PureColumn:
         return self.run(value), 0
 
     def fits(self, value: int) -> bool:
+        if self.kind == 2 and not (value < 0 and self.reduces()):
+            return 0 <= value < 1 << (31 if self.dtype is np.int32 and not self.steps else 64)
         bits = 31 if self.dtype is np.int32 and not self.steps else 63
         return -(1 << bits) <= value < 1 << bits
+
+    def reduces(self) -> bool:
+        return self.dtype is np.float32 or any(code in (4, 5) for code, *_ in self.steps)
 
 
 def _log(value: float, *, plus_one: bool = False) -> float:
@@ -112,7 +122,12 @@ class PurePlan:
             stop = len(data) if stop < 0 else stop
             if stop - pos > _LONGEST_ROW:
                 return k.Parsed(rows, lines, begin + pos, tuple(reasons), tuple(bad[:20]), "long")
-            fields = data[pos:stop].decode("latin-1").split(delimiter)
+            line = data[pos:stop].decode("latin-1")
+            if len(self.columns) > 1 and line in ("", "\r") and stop < len(data):
+                lines += 1
+                pos = stop + 1
+                continue
+            fields = _fields(line, delimiter)
             values: list[Any] = []
             fault: k.Malformed | None = None
             for index, column in enumerate(self.columns):
@@ -144,15 +159,17 @@ class PurePlan:
         bad = []
         for row, raw in enumerate(array.to_pylist()):
             item = raw.decode("latin-1") if isinstance(raw, bytes) else raw
-            if item is None or item != item:
+            if item is None:
                 value, reason = column.missing, 0
             elif isinstance(item, str):
                 value, reason = column.read(item)
             elif isinstance(item, float):
-                infinite = math.isinf(item)
-                value, reason = (
-                    (column.missing, 5) if infinite else (column.run(np.float32(item)), 0)
-                )
+                with np.errstate(over="ignore"):
+                    single = np.float32(item)
+                if math.isfinite(single):
+                    value, reason = column.run(single), 0
+                else:
+                    value, reason = column.missing, 3 if math.isnan(item) else 5
             else:
                 value, reason = column.finish(np.float32(item) if column.kind == 1 else item)
             out[row] = value
@@ -193,11 +210,37 @@ class PureVocabulary:
         to[:] = self.seen
 
 
+def _fields(line: str, delimiter: str) -> list[str]:
+    """Fields of a row; one in quotes may hold the delimiter, and quotes in it are doubled."""
+    found: list[str] = []
+    at = 0
+    while True:
+        first = at
+        while line[first : first + 1] == " ":
+            first += 1
+        stop = at
+        if line[first : first + 1] == '"' and delimiter != '"':
+            close = first + 1
+            while close < len(line):
+                if line[close] == '"':
+                    if line[close + 1 : close + 2] != '"':
+                        stop = close + 1
+                        break
+                    close += 1
+                close += 1
+        end = line.find(delimiter, stop)
+        found.append(line[at:] if end < 0 else line[at:end])
+        if end < 0:
+            return found
+        at = end + 1
+
+
 def run_task(task: k.Task) -> int:
     vocabulary = task.vocabulary
     assert isinstance(vocabulary, PureVocabulary)
     unseen = 0
-    for row, key in enumerate(task.values.tolist()):
+    values = task.values.view(np.int64) if task.values.dtype == np.uint64 else task.values
+    for row, key in enumerate(values.tolist()):
         if task.mode == k.MAP:
             found = vocabulary.ids.get(key)
             unseen += found is None

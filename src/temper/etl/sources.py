@@ -70,7 +70,8 @@ class Source:
         if self.path == "-":
             return {"path": "-"}
         status = os.stat(self.path)
-        return {"path": self.path, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        text = {} if self.columnar else {"delimiter": self.separator(), "header": self.header}
+        return {"path": self.path, "size": status.st_size, "mtime_ns": status.st_mtime_ns, **text}
 
     def separator(self) -> str:
         return self.delimiter or _TEXT.get(self.suffixes[0], "\t")
@@ -99,6 +100,8 @@ class Source:
     def layout(self, head: bytes) -> tuple[tuple[str, ...], int]:
         """Column names in file order and where the first row starts; checks the column count."""
         begin = 3 if head.startswith(b"\xef\xbb\xbf") else 0
+        if len(self.schema.columns) > 1:  # empty lines are no rows
+            begin = len(head) - len(head[begin:].lstrip(b"\r\n"))
         lines = head[begin:].split(b"\n")
         complete = lines if len(head) < 1 << 16 else lines[:-1]
         rows = [line.rstrip(b"\r").decode("utf-8", "replace") for line in complete[:20]]
@@ -162,8 +165,8 @@ class Source:
         for plan in plans:
             kind = schema.field(plan.name).type
             name = str(kind.value_type if str(kind).startswith("dictionary") else kind)
-            readable = name in READABLE or name == "string_view"
-            fractional = name in ("float", "double") and plan.chain_type != "float32"
+            readable = name in READABLE or name in ("string_view", "halffloat")
+            fractional = name in ("halffloat", "float", "double") and plan.chain_type != "float32"
             if not readable or (fractional and plan.column.kind != "float"):
                 raise BadFileError(
                     f"{self.path}: column {plan.name!r} is {kind}, its chain needs "
@@ -217,6 +220,8 @@ def dense_array(array: Any) -> Any:
 
     if str(array.type) == "string_view":
         return array.cast(pa.string())
+    if str(array.type) == "halffloat":
+        return array.cast(pa.float32())
     return array
 
 

@@ -12,9 +12,10 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from temper import chips
+from temper.chips.guide import GUIDE_GBPS
 from temper.errors import UsageError
 from temper.etl.operators import Logarithm, Neg2Zero, Operator
-from temper.tuning.expected import GUIDE, Expected
+from temper.tuning.expected import Expected
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -120,7 +121,7 @@ def cost(
     transfer_ns = found.transfer_in_ns + found.transfer_out_ns
     slowest = max(zip(found.ops, program.ops, strict=True), key=lambda pair: pair[0].kernel_ns)
     bound = "link" if transfer_ns > found.device_ns else slowest[0].bound
-    expected = GUIDE.get((chip, name))
+    expected = GUIDE_GBPS.get((chip, name))
     return Workload(
         name, chip, what, inputs.shape[0], moved, found.device_ns, transfer_ns, found.call_ns,
         max(found.transfer_in_ns, found.transfer_out_ns, found.device_ns),

@@ -17,7 +17,7 @@ from temper.compiler.export import export
 from temper.compiler.pipeline import Built
 from temper.cost import ProgramCost, estimate
 from temper.frontdoor.environment import start_from_environment
-from temper.frontdoor.profiled import CallRecorder
+from temper.frontdoor.profiled import CONST_EVAL, LOAD, CallRecorder
 from temper.options import Options
 from temper.program.trace_size import check_region, trace_bytes
 from temper.record import recorder
@@ -74,8 +74,8 @@ class LoadedGraph:
         self._costs: dict[bool, ProgramCost] = {}
         self._lock = threading.Lock()
         self._running: LoadedProgram | None = None
-        self._recorder = CallRecorder(built)
         self.target = choose(options)
+        self._recorder = CallRecorder(built, self.target.timing)
         export(self.program, built.weights, options, index)
         self._watch(built.weights)
         self._outputs = self._output_plan()
@@ -137,10 +137,10 @@ class LoadedGraph:
                         state=self.state,
                     )
                 )
-                self.stats.stages["load"] = time.perf_counter() - started
+                self.stats.stages[LOAD] = time.perf_counter() - started
                 started = time.perf_counter()
                 self._running.prepare()
-                self.stats.stages["const-eval"] = time.perf_counter() - started
+                self.stats.stages[CONST_EVAL] = time.perf_counter() - started
                 hits, misses = (
                     PROGRAM_CACHE.touch(self.program)
                     if self._cached
@@ -172,7 +172,10 @@ class LoadedGraph:
         active = recorder.ACTIVE
         if active is not None:
             replay = stats.replays if replayed else 0
-            self._recorder.record(active, cost, started, ended, first=first, replay=replay)
+            once = {k: stats.stages[k] for k in (LOAD, CONST_EVAL) if first and k in stats.stages}
+            self._recorder.record(
+                active, cost, started, ended, first=first, replay=replay, once=once
+            )
 
     # --- outputs ------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from temper.record.log import ProcessLog
 from temper.report.advice import advise
 from temper.report.suggestion import Suggestion
 from temper.report.writers import write_run
+from temper.run.calls import WARM, choose_calls
 from temper.run.logs import run_from_logs
 from temper.run.records import OpRecord, Run
 
@@ -43,12 +44,16 @@ class Session:
         return self._snapshot()
 
     def top(self, count: int = 5) -> list[OpRecord]:
-        """The ops that took the most modelled device time."""
-        return self.run.top(count)
+        """The ops that took the most device time in warm calls."""
+        return self._warm.top(count)
 
     def advice(self) -> list[Suggestion]:
         """Changes worth making, best first, each with its modelled gain."""
-        return advise(self.run)
+        return advise(self._warm)
+
+    @property
+    def _warm(self) -> Run:
+        return choose_calls(self.run, WARM)[0]
 
     def save(self, directory: str | os.PathLike[str] | None = None) -> Path:
         """Write the run folder, to the directory given now or at the start."""

@@ -8,7 +8,7 @@ namespace temper_etl {
 
 using BadRows = std::vector<std::tuple<int64_t, int>>;  // row, reason
 
-enum class Source : int { I8, I16, I32, I64, U8, U16, U32, F32, F64, Text32, Text64 };
+enum class Source : int { I8, I16, I32, I64, U8, U16, U32, U64, F32, F64, Text32, Text64 };
 
 // One Arrow array: addresses of its buffers and the offset of its first element.
 struct Array {
@@ -38,11 +38,14 @@ void integers(const Column &col, const Array &a, BadRows &bad) {
         uint64_t bits = col.missing;
         if (valid(a, k)) {
             int64_t v = int64_t(in[k]);
-            if (!col.fits(v)) bad.emplace_back(k, BadRange);
+            constexpr bool unsigned64 = std::is_same_v<T, uint64_t>;
+            const bool beyond = v < 0 && (unsigned64 ? col.kind != Kind::Hex
+                                                     : col.kind == Kind::Hex && !col.reduces());
+            if (beyond || !col.fits(v)) bad.emplace_back(k, BadRange);
             else if (col.kind == Kind::Float) bits = col.one(float(in[k]));
             else bits = col.kind == Kind::Int ? col.from_int(v)
-                        : v >= 0              ? col.from_hex(uint64_t(v))
-                                              : col.one(v);
+                        : v >= 0 || unsigned64 ? col.from_hex(uint64_t(v))
+                                               : col.one(v);
         }
         put(col, a.out, k, bits);
     }
@@ -57,12 +60,13 @@ void floats(const Column &col, const Array &a, BadRows &bad) {
     for (int64_t from = 0; from < a.rows; from += kStep) {
         int64_t n = std::min(kStep, a.rows - from);
         for (int64_t k = 0; k < n; k++) f[k] = float(in[from + k]);
-        bool is_float = col.run(i, f, size_t(n), true);
+        bool is_float = col.run(i, f, size_t(n), true, false);
         for (int64_t k = 0; k < n; k++) {
             T v = in[from + k];
-            bool present = valid(a, from + k) && !std::isnan(v);
-            if (present && std::isinf(v)) {
-                bad.emplace_back(from + k, BadRange);
+            bool present = valid(a, from + k);
+            // As in text: only an absent value is missing; what is no finite number is malformed.
+            if (present && !std::isfinite(float(v))) {
+                bad.emplace_back(from + k, std::isnan(v) ? BadFloat : BadRange);
                 present = false;
             }
             put(col, a.out, from + k, present ? col.bits(is_float, i[k], f[k]) : col.missing);
@@ -106,6 +110,7 @@ inline void apply_chain(const Column &col, const Array &a, BadRows &bad) {
         case Source::U8: return integers<uint8_t>(col, a, bad);
         case Source::U16: return integers<uint16_t>(col, a, bad);
         case Source::U32: return integers<uint32_t>(col, a, bad);
+        case Source::U64: return integers<uint64_t>(col, a, bad);
         case Source::F32: return floats<float>(col, a, bad);
         case Source::F64: return floats<double>(col, a, bad);
         case Source::Text32: return text<int32_t>(col, a, bad);

@@ -56,14 +56,15 @@ struct Column {
     size_t width() const { return out == Out::I64 ? 8 : 4; }
 
     // Applies the chain to n values that are integers (in i) or float32 (in f); returns true when
-    // the results are float32.
-    bool run(int64_t *i, float *f, size_t n, bool is_float) const {
+    // the results are float32. Hexadecimal text is `whole`, 64 unsigned bits, as hashes are; what
+    // follows a Modulus or a Bucketize is small and the same either way.
+    bool run(int64_t *i, float *f, size_t n, bool is_float, bool whole) const {
         for (const Step &s : steps) {
             switch (s.code) {
                 case Code::Neg2Zero:
                     if (is_float)
                         for (size_t k = 0; k < n; k++) f[k] = f[k] < 0.f ? 0.f : f[k];
-                    else
+                    else if (!whole)
                         for (size_t k = 0; k < n; k++) i[k] = i[k] < 0 ? 0 : i[k];
                     break;
                 case Code::Clip:
@@ -71,6 +72,13 @@ struct Column {
                         for (size_t k = 0; k < n; k++) {
                             if (s.has_low && f[k] < float(s.low)) f[k] = float(s.low);
                             if (s.has_high && f[k] > float(s.high)) f[k] = float(s.high);
+                        }
+                    else if (whole)
+                        for (size_t k = 0; k < n; k++) {
+                            const uint64_t low = s.low > 0 ? uint64_t(s.low) : 0;
+                            const uint64_t high = s.high > 0 ? uint64_t(s.high) : 0;
+                            if (s.has_low && uint64_t(i[k]) < low) i[k] = int64_t(low);
+                            if (s.has_high && uint64_t(i[k]) > high) i[k] = int64_t(high);
                         }
                     else
                         for (size_t k = 0; k < n; k++) {
@@ -83,7 +91,7 @@ struct Column {
                     // The argument is formed in float32 as torch forms it; the logarithm is
                     // taken in double and rounded once.
                     for (size_t k = 0; k < n; k++) {
-                        float x = is_float ? f[k] : float(i[k]);
+                        float x = is_float ? f[k] : whole ? float(uint64_t(i[k])) : float(i[k]);
                         f[k] = s.code == Code::Log ? float(std::log(double(x + float(s.low))))
                                                    : float(std::log1p(double(x)));
                     }
@@ -91,13 +99,19 @@ struct Column {
                     break;
                 case Code::Bucketize:
                     for (size_t k = 0; k < n; k++) {
-                        double x = is_float ? double(f[k]) : double(i[k]);
+                        double x = is_float ? double(f[k])
+                                   : whole  ? double(uint64_t(i[k]))
+                                            : double(i[k]);
                         i[k] = std::lower_bound(s.edges.begin(), s.edges.end(), x) - s.edges.begin();
                     }
                     is_float = false;
                     break;
                 case Code::Modulus: {
                     int64_t d = int64_t(s.low);
+                    if (whole) {
+                        for (size_t k = 0; k < n; k++) i[k] = int64_t(uint64_t(i[k]) % uint64_t(d));
+                        break;
+                    }
                     for (size_t k = 0; k < n; k++) {
                         int64_t r = i[k] % d;
                         i[k] = r < 0 ? r + d : r;
@@ -109,10 +123,10 @@ struct Column {
         return is_float;
     }
 
-    uint64_t bits(bool is_float, int64_t i, float f) const {
+    uint64_t bits(bool is_float, int64_t i, float f, bool whole = false) const {
         uint64_t r = 0;
         if (out == Out::F32) {
-            float v = is_float ? f : float(i);
+            float v = is_float ? f : whole ? float(uint64_t(i)) : float(i);
             std::memcpy(&r, &v, 4);
         } else {
             r = uint64_t(i);
@@ -120,21 +134,30 @@ struct Column {
         return r;
     }
 
-    uint64_t one(int64_t i) const {
+    uint64_t one(int64_t i, bool whole = false) const {
         float f = 0;
-        bool is_float = run(&i, &f, 1, false);
-        return bits(is_float, i, f);
+        bool is_float = run(&i, &f, 1, false, whole);
+        return bits(is_float, i, f, whole);
     }
 
     uint64_t one(float f) const {
         int64_t i = 0;
-        bool is_float = run(&i, &f, 1, true);
+        bool is_float = run(&i, &f, 1, true, false);
         return bits(is_float, i, f);
     }
 
-    bool fits(int64_t i) const {  // a chain that keeps integers may need 32 bits of output
-        return out != Out::I32 || !steps.empty() ||
-               (i >= std::numeric_limits<int32_t>::min() && i <= std::numeric_limits<int32_t>::max());
+    // A chain without steps keeps its integers: they may have to fit in 32 bits of output, and
+    // unsigned output has no place for negative ones.
+    bool fits(int64_t i) const {
+        if (!steps.empty()) return true;
+        return out != Out::I32 || (i >= std::numeric_limits<int32_t>::min() &&
+                                   i <= std::numeric_limits<int32_t>::max());
+    }
+
+    bool reduces() const {
+        for (const Step &s : steps)
+            if (s.code == Code::Modulus || s.code == Code::Bucketize) return true;
+        return out == Out::F32;
     }
 
     void finish() {
@@ -159,7 +182,7 @@ struct Column {
 
     uint64_t from_hex(uint64_t v) const {
         if (remainder.divisor && v <= 0xffffffffu) return remainder.of(uint32_t(v));
-        return one(int64_t(v));
+        return one(int64_t(v), true);
     }
 };
 
@@ -206,11 +229,23 @@ inline int hex_digit(unsigned char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-// Any text of one field, quotes and spaces around it allowed; empty means missing.
+inline Reason bad_text(Kind kind) {
+    return kind == Kind::Int ? BadInteger : kind == Kind::Hex ? BadHex : BadFloat;
+}
+
+// Any text of one field, spaces and a pair of quotes around it allowed; empty means missing.
 inline Reason read_field(const Column &col, const char *p, const char *end, uint64_t &bits) {
-    while (p < end && (*p == ' ' || *p == '"')) p++;
-    while (end > p && (end[-1] == ' ' || end[-1] == '"' || end[-1] == '\r')) end--;
+    const auto trim = [&] {
+        while (p < end && *p == ' ') p++;
+        while (end > p && (end[-1] == ' ' || end[-1] == '\r')) end--;
+    };
+    trim();
     bits = col.missing;
+    if (p < end && (*p == '"' || end[-1] == '"')) {  // half of a quoted field is no field
+        if (end - p < 2 || *p != '"' || end[-1] != '"') return bad_text(col.kind);
+        p++, end--;
+        trim();
+    }
     if (p == end) return Good;
     if (col.kind == Kind::Hex) {
         if (end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x') p += 2;
@@ -221,7 +256,7 @@ inline Reason read_field(const Column &col, const char *p, const char *end, uint
             if (d < 0) return BadHex;
             v = v << 4 | uint64_t(d);
         }
-        if (v >> 63 || !col.fits(int64_t(v))) return BadRange;
+        if (!col.fits(int64_t(v))) return BadRange;
         bits = col.from_hex(v);
         return Good;
     }

@@ -115,10 +115,17 @@ private:
         return source_ == Source::I64 || source_ == Source::F64 ? 8 : 4;
     }
 
-    // Only these two can be malformed: wide integers, and infinities.
+    // Only these can be malformed: wide integers, and what is no finite float32.
     std::string shown(const uint8_t *from) const {
-        if (source_ == Source::F32 || source_ == Source::F64)
-            return from[value_bytes() - 1] & 128 ? "-inf" : "inf";
+        if (source_ == Source::F32 || source_ == Source::F64) {
+            double d = 0;
+            float f = 0;
+            if (source_ == Source::F64) std::memcpy(&d, from, 8);
+            else std::memcpy(&f, from, 4), d = double(f);
+            if (std::isnan(d)) return "nan";
+            char text[32];
+            return std::string(text, std::to_chars(text, text + sizeof text, d).ptr);
+        }
         int64_t v = 0;
         std::memcpy(&v, from, value_bytes());
         return std::to_string(source_ == Source::I32 ? int32_t(v) : v);

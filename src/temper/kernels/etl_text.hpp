@@ -196,7 +196,17 @@ private:
                             size_t(rows) * columns_[c].width());
     }
 
+    // A field in quotes may hold the delimiter; a quote in it is doubled. Rows end at newlines.
     const char *field_end(const char *p, const char *all) const {
+        const char *first = p;
+        while (first < all && *first == ' ') first++;
+        if (first < all && *first == '"' && delimiter_ != '"') {
+            for (const char *at = first + 1; at < all && *at != '\n'; at++) {
+                if (*at != '"') continue;
+                if (at + 1 < all && at[1] == '"') at++;
+                else { p = at + 1; break; }
+            }
+        }
         while (p < all && *p != delimiter_ && *p != '\n') p++;
         return p;
     }
@@ -252,6 +262,10 @@ private:
     const char *row(const char *p, const char *all, Worker &w, int64_t &rows, int64_t line) const {
         const char *start = p;
         const size_t count = columns_.size();
+        if (count > 1) {  // an empty line is no row; with one column it is a missing value
+            const char *stop = *p == '\r' && p + 1 < all ? p + 1 : p;
+            if (*stop == '\n') return stop + 1;
+        }
         bool good = true;
         for (size_t c = 0; c < count; c++) {
             const Column &col = columns_[c];

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from temper.chips import CHIPS, Chip
+from temper.chips import ARCHITECTURES, CHIPS, Architecture, Chip
+from temper.chips.architecture import LastStack
 from temper.chips.data import ALIASES
 from temper.machine.machine import Machine
 from temper.machine.smi import SmiDevice
@@ -13,13 +14,10 @@ from temper.machine.smi import SmiDevice
 VENDOR = 0x1E52
 PCI = "/sys/bus/pci/devices"
 CLASS = "/sys/class/tenstorrent"
-ARCHITECTURES = {0xFACA: "grayskull", 0x401E: "wormhole_b0", 0xB140: "blackhole"}
-TITLES = {"grayskull": "Grayskull", "wormhole_b0": "Wormhole", "blackhole": "Blackhole"}
+_BY_PCI_DEVICE = {arch.pci_device: name for name, arch in ARCHITECTURES.items()}
 # Boards that Temper names but has no single-chip record of.
 OTHER_BOARDS = {0x35: "Galaxy", 0x44: "p300", 0x45: "p300", 0x46: "p300", 0x47: "Galaxy",
                 0xA: "e300", 0x1: "e300"}  # fmt: skip
-# 1 GiB pages a card wants (tt-system-tools hugepages-setup.sh).
-PAGES_WANTED = {"grayskull": 1, "wormhole_b0": 4, "blackhole": 4}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,18 @@ class Card:
         return CHIPS.get(self.board)
 
     @property
+    def architecture(self) -> Architecture | None:
+        """The architecture's record; None when it is not known."""
+        return ARCHITECTURES.get(self.arch)
+
+    @property
+    def last_stack(self) -> LastStack | None:
+        """The last versions that serve the card, where newer ones have dropped it."""
+        return self.architecture.last_stack if self.architecture else None
+
+    @property
     def title(self) -> str:
-        name = TITLES.get(self.arch, "Tenstorrent card")
+        name = self.architecture.title if self.architecture else "Tenstorrent card"
         board = f" {self.board}" if self.board else ""
         return f"{name}{board}"
 
@@ -62,7 +70,7 @@ def find(machine: Machine, smi: list[SmiDevice] | None = None) -> list[Card]:
     for bdf, path in sorted(paths.items()):
         if machine.number(f"{path}/vendor") != VENDOR:
             continue
-        arch = ARCHITECTURES.get(machine.number(f"{path}/device") or 0, "")
+        arch = _BY_PCI_DEVICE.get(machine.number(f"{path}/device") or 0, "")
         seen = snapshots.get(bdf.lower(), SmiDevice())
         node = nodes.get(bdf, ("", ""))[1]
         board = _board(machine, path, arch, seen)

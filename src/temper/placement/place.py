@@ -1,10 +1,9 @@
 """Decide where every tensor of a program lies, and insert the ops that move tensors there.
 
 Levels 0 and 1 keep everything interleaved in DRAM; windows are sharded on their way through SRAM
-as ttnn does. Level 2 walks the schedule once: for every op it takes the way (see modes.py) with
-the least modelled time of the op, the moves it needs and its readers' best answers, as long as
-live tensors and circular buffers fit. What does not fit any more is spilled to DRAM, farthest
-next use first. The result is checked with the real allocator before it is handed out.
+as ttnn does. Level 2 searches the ways to run each op (see modes.py) for the plan with the least
+modelled time (search.py), against the real allocator. The result is walked once more before it is
+handed out.
 """
 
 from __future__ import annotations
@@ -15,19 +14,22 @@ from typing import Any
 
 from temper.chips import Chip
 from temper.errors import OutOfMemoryError
+from temper.placement.emit import Plan
 from temper.placement.pieces import Estimate, Meter
-from temper.placement.planner import Planner
 from temper.placement.pointwise import convolutions_to_matmuls
 from temper.placement.report import PlacementReport
+from temper.placement.search import NothingFits, Search
 from temper.placement.slicing import slice_windows
+from temper.placement.ways import WayBook
+from temper.program.allocator import count, sram_allocator
 from temper.program.memory_errors import explain_dram, explain_sram
 from temper.program.program import Program
 from temper.program.simulate import DoesNotFit, Timeline, walk
 from temper.program.tensor import BLOCK_FORMATS, HOST, TensorSpec
 from temper.program.trace_size import region_for, trace_bytes
 
-# How often the plan is made anew after a spill or a fragmented bank showed a better start.
-_ROUNDS = 6
+# How often the plan is made anew after a spill showed a better start.
+_ROUNDS = 3
 
 
 def place(
@@ -61,78 +63,89 @@ def place_with_report(
     wanted = settings.get("enable_sram")
     sram = level >= 2 if wanted is None else bool(wanted)
     meter = Meter(chip, estimate or _modelled())
-    budget = int((chip.sram_usable_bytes - l1_small) * cap)
     sliced = slice_windows(convolutions_to_matmuls(_host_weights(program)), chip)
 
-    flat = Planner(sliced, meter, sram=False, budget=chip.sram_usable_bytes - l1_small, level=level)
-    try:
-        base = flat.run()
-    except DoesNotFit as stop:
-        raise explain_sram(stop, program, chip, level) from None
-    chosen, planner, fallback = base, flat, ""
+    flat = _planned(sliced, meter, chip, level, sram=False, cap=1.0, l1_small=l1_small)
+    chosen, fallback = flat, ""
     if sram:
-        try:
-            found = _with_sram(sliced, meter, budget, chip, level, trace, l1_small)
-        except (DoesNotFit, OutOfMemoryError) as stop:
-            found, fallback = None, f"placed in DRAM: {str(stop).splitlines()[0]}"
-        if found is not None and found[1].time_ns < flat.time_ns:
-            chosen, planner = found
-        elif found is not None:
+        chosen = _with_sram(sliced, meter, chip, level, cap, l1_small)
+        if chosen.time_ns >= flat.time_ns:
             fallback = "SRAM does not pay: no slower with everything in DRAM (modelled)"
+            chosen = flat
     if asked is None:  # sized for the trace
-        trace = region_for(trace_bytes(chosen, chip), chip)
-    _check(chosen, chip, level, trace, l1_small)
+        trace = region_for(trace_bytes(chosen.program, chip), chip)
+    _check(chosen.program, chip, level, trace, l1_small)
     report = PlacementReport(
         level=level,
-        time_ns=planner.time_ns,
+        time_ns=chosen.time_ns,
         dram_time_ns=flat.time_ns,
-        values=planner.decisions(),
-        spills=tuple(planner.spilled),
-        moves=Counter(op.kind for op in chosen.ops if op.kind in _MOVES),
+        values=chosen.decisions(),
+        spills=tuple(chosen.spilled),
+        moves=Counter(op.kind for op in chosen.program.ops if op.kind in _MOVES),
         fallback=fallback,
     )
-    return chosen, report
+    return chosen.program, report
 
 
 _MOVES = frozenset({"InterleavedToSharded", "ShardedToInterleaved", "Reshard", "Halo", "Copy"})
 
 
-def _with_sram(
+def _planned(
     program: Program,
     meter: Meter,
-    budget: int,
     chip: Chip,
     level: int,
-    trace: int,
+    *,
+    sram: bool,
+    cap: float,
     l1_small: int,
-) -> tuple[Program, Planner] | None:
-    """Plan until the allocator agrees; values that were spilled unread start in DRAM next time."""
+    forced: Mapping[str, str] | None = None,
+) -> Plan:
+    """The fastest plan that was found; raises OutOfMemoryError when an op fits in no way."""
+    room = sram_allocator(chip, l1_small_bytes=l1_small, share=cap)
+    book = WayBook(program, meter, sram=sram, level=level, forced_dram=forced)
+    whole = sram_allocator(chip, l1_small_bytes=l1_small)
+    search = Search(book, meter, room, whole)
+    try:
+        return Plan(search, search.run(), room.end - room.base)
+    except NothingFits as stop:
+        raise _too_big(stop, program, chip, level) from None
+
+
+def _with_sram(
+    program: Program, meter: Meter, chip: Chip, level: int, cap: float, l1_small: int
+) -> Plan:
+    """Plan again with what was spilled unread in DRAM from the start, while that is faster."""
     forced: dict[str, str] = {}
-    best: tuple[Program, Planner] | None = None
+    best: Plan | None = None
     for _ in range(_ROUNDS):
-        planner = Planner(program, meter, sram=True, budget=budget, level=level, forced_dram=forced)
-        placed = planner.run()
-        try:
-            walk(placed, chip, trace_region_bytes=trace, l1_small_bytes=l1_small)
-        except DoesNotFit as stop:
-            # Enough bytes, but not in one piece: take the largest holder out of SRAM.
-            names = [planner.origin(name) for name in stop.holders]
-            sizes = {
-                n: meter.sram_bytes(placed.spec(h))
-                for n, h in zip(names, stop.holders, strict=True)
-            }
-            free = [n for n in sizes if n not in forced and n in program.values]
-            if not free or stop.index < 0:
-                return best
-            forced[max(free, key=lambda n: sizes[n])] = "SRAM is fragmented when it is needed"
-            continue
-        if best is None or planner.time_ns < best[1].time_ns:
-            best = placed, planner
-        fresh = {n: why for n, why in planner.unread_spills.items() if n not in forced}
+        plan = _planned(
+            program, meter, chip, level, sram=True, cap=cap, l1_small=l1_small, forced=forced
+        )
+        if best is not None and plan.time_ns >= best.time_ns:
+            break
+        best = plan
+        fresh = {n: why for n, why in plan.unread_spills.items() if n not in forced}
         if not fresh:
             break
         forced.update(fresh)
+    assert best is not None
     return best
+
+
+def _too_big(stop: NothingFits, program: Program, chip: Chip, level: int) -> OutOfMemoryError:
+    """The error of an op that fits in no way by itself."""
+    way, op = stop.way, stop.op
+    worst = max(range(len(way.pieces)), key=lambda i: sum(way.sizes[i]) + way.circular[i])
+    name = op.source.module or (op.outputs[0] if op.outputs else op.kind)
+    error = OutOfMemoryError(
+        f"{name} ({op.kind}) does not fit in SRAM (level {level}).",
+        needs=(
+            f"{count(way.circular[worst])} B circular buffers + {count(sum(way.sizes[worst]))} B "
+            f"tensors a core; a core of {chip.name} has {count(chip.sram_usable_bytes)} B"
+        ),
+    )
+    return explain_sram(DoesNotFit(stop.index, op, error, []), program, chip, level)
 
 
 def _check(program: Program, chip: Chip, level: int, trace: int, l1_small: int) -> Timeline:

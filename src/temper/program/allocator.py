@@ -8,6 +8,7 @@ SRAM and belong to one op only, so they are checked and never kept (FACTS 4).
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 from typing import Literal
 
@@ -99,6 +100,18 @@ class BankAllocator:
             return block
         raise self._out_of_memory(name, size)
 
+    def has_room(self, bank_bytes: int) -> bool:
+        """Whether ``allocate`` of so many bytes would find a hole."""
+        size = round_up(max(bank_bytes, 1), self.alignment)
+        return any(hole.end - hole.start >= size for hole in self._free)
+
+    def copy(self) -> BankAllocator:
+        """Another allocator in the same state; planners try allocations on it."""
+        made = copy(self)
+        made._free = list(self._free)
+        made._used = dict(self._used)
+        return made
+
     def free(self, name: str) -> None:
         """Give a buffer back; neighbouring holes become one."""
         block = self._used.pop(name)
@@ -121,6 +134,15 @@ class BankAllocator:
     def used(self) -> dict[str, Block]:
         """The live buffers by name."""
         return dict(self._used)
+
+    def size(self, name: str) -> int:
+        """Bytes of every bank that a live buffer takes."""
+        return self._used[name].size
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes of every bank that are taken now."""
+        return self._allocated
 
     @property
     def holes(self) -> tuple[Block, ...]:
@@ -161,10 +183,16 @@ class BankAllocator:
         )
 
 
-def sram_allocator(chip: Chip, *, l1_small_bytes: int = DEFAULT_L1_SMALL_BYTES) -> BankAllocator:
-    """SRAM of the compute cores: above the firmware's bytes, below the L1_SMALL region."""
+def sram_allocator(
+    chip: Chip, *, l1_small_bytes: int = DEFAULT_L1_SMALL_BYTES, share: float = 1.0
+) -> BankAllocator:
+    """SRAM of the compute cores: above the firmware's bytes, below the L1_SMALL region.
+
+    A ``share`` below one leaves the rest free at the bottom, where circular buffers begin.
+    """
     base = round_up(chip.sram_reserved_bytes, chip.sram_alignment)
     end = chip.sram_core_bytes - l1_small_bytes
+    base = round_up(end - int((end - base) * share), chip.sram_alignment)
     return BankAllocator("SRAM", chip.compute_cores, base, end, chip.sram_alignment, "down")
 
 

@@ -36,11 +36,6 @@ def default_compute(
     return rule(inputs, outputs, arch, k, norm) if rule else compute_attrs("HiFi4")
 
 
-def exact_fidelity(arch: str) -> str:
-    """HiFi3 on Wormhole, where HiFi4 into a float32 Dest can be less exact (tt-metal 38306)."""
-    return "HiFi3" if arch == "wormhole_b0" else "HiFi4"
-
-
 def compute_attrs(
     fidelity: str, *, fp32_acc: bool = False, packer_l1_acc: bool = False, approx: bool = False
 ) -> dict[str, Any]:

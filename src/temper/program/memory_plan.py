@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from temper.chips import Chip, get
-from temper.program.allocator import tensor_bank_bytes
+from temper.program.allocator import tensor_bank_bytes, trace_bank_bytes
+from temper.program.memory_errors import explain_dram, explain_sram
 from temper.program.program import Program
-from temper.program.simulate import Step, Timeline, walk
+from temper.program.simulate import DoesNotFit, Step, Timeline, walk
 from temper.program.tensor import describe_memory
 from temper.program.trace_size import region_for, trace_bytes
+
+POOLS = ("dram", "sram")
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """A value in device memory from op ``first`` to op ``last``, both included."""
+
+    name: str
+    pool: str  # dram or sram
+    size_bytes: int  # of the chip in DRAM, of one core in SRAM
+    first: int
+    last: int
+    module: str  # of the op that made it; a weight's own name
+
+
+@dataclass(frozen=True, slots=True)
+class HighWater:
+    """The fullest moment of a pool, and the largest holders then."""
+
+    pool: str
+    size_bytes: int
+    op: int
+    holders: Sequence[Holding]
 
 
 @dataclass(frozen=True)
@@ -61,6 +87,54 @@ class MemoryPlan:
         peak = self.timeline.dram_high_water_bytes * self.chip.dram_banks
         return peak + self.trace_region_bytes
 
+    def used(self, pool: str) -> list[int]:
+        """Bytes held in a pool while each op runs: of the chip in DRAM, of one core in SRAM."""
+        if pool == "sram":
+            return [step.sram_bytes for step in self.steps]
+        banks = self.chip.dram_banks
+        return [step.dram_bytes * banks + self.trace_region_bytes for step in self.steps]
+
+    def capacity(self, pool: str) -> int:
+        """What the chip has of a pool, counted as ``used`` counts."""
+        return self.sram_capacity if pool == "sram" else self.dram_capacity
+
+    @cached_property
+    def holdings(self) -> tuple[Holding, ...]:
+        """Who holds what and when; circular buffers belong to their op alone."""
+        end = max(0, len(self.program.ops) - 1)
+        module = {
+            name: op.source.module or op.kind
+            for op in (*self.program.const_ops, *self.program.ops)
+            for name in op.outputs
+        }
+        found = []
+        for stay in self.timeline.stays:
+            banks = self.chip.dram_banks if stay.buffer == "dram" else 1
+            what = "input" if stay.name in self.program.inputs else module.get(stay.name, stay.name)
+            what = self.program.weights.get(stay.name, what)
+            first, last = max(0, stay.first), min(stay.last, end)
+            found.append(
+                Holding(stay.name, stay.buffer, stay.bank_bytes * banks, first, last, what)
+            )
+        if self.trace_region_bytes:
+            name = "trace region"
+            found.append(Holding(name, "dram", self.trace_region_bytes, 0, end, name))
+        return tuple(found)
+
+    def high_water(self, pool: str, *, top: int = 5) -> HighWater:
+        """The fullest op of a pool. Its bytes are those of ``sram_`` and ``dram_high_water``."""
+        used = self.used(pool)
+        if not used:
+            return HighWater(pool, 0, 0, ())
+        at = max(range(len(used)), key=used.__getitem__)
+        live = [h for h in self.holdings if h.pool == pool and h.first <= at <= h.last]
+        circular = self.steps[at].circular_bytes if pool == "sram" else 0
+        if circular:
+            words = f"circular buffers of {self.steps[at].kind}"
+            live.append(Holding(words, pool, circular, at, at, words))
+        live.sort(key=lambda held: -held.size_bytes)
+        return HighWater(pool, used[at], at, live[:top])
+
     def peak_steps(self, most: int = 5) -> list[Step]:
         """The ops that need most SRAM."""
         return sorted(self.steps, key=lambda step: -step.sram_bytes)[:most]
@@ -102,15 +176,28 @@ class MemoryPlan:
 
 
 def plan(
-    program: Program,
-    chip: Chip | None = None,
-    *,
-    traced: bool = False,
-    trace_region_bytes: int | None = None,
+    program: Program, chip: Chip | None = None, options: Mapping[str, Any] | None = None
 ) -> MemoryPlan:
-    """Walk a placed program with the allocators."""
+    """Walk a placed program with the allocators; its own options say whether it is traced."""
     board = chip or get(program.chip)
+    settings = program.options if options is None else options
     size = trace_bytes(program, board)
-    region = region_for(size, board) if traced and trace_region_bytes is None else 0
-    region = trace_region_bytes if trace_region_bytes is not None else region
-    return MemoryPlan(program, board, walk(program, board, trace_region_bytes=region), size, region)
+    region = 0
+    if settings.get("enable_trace"):
+        asked = settings.get("trace_region_size")
+        region = region_for(size, board)
+        if asked is not None:
+            region = trace_bank_bytes(int(asked), board) * board.dram_banks
+    try:
+        timeline = walk(
+            program,
+            board,
+            trace_region_bytes=region,
+            l1_small_bytes=int(settings.get("l1_small_size") or 0),
+        )
+    except DoesNotFit as stop:
+        if stop.error.what.endswith("DRAM."):
+            raise explain_dram(stop, program, board, region) from None
+        level = int(settings.get("optimization_level") or 0)
+        raise explain_sram(stop, program, board, level) from None
+    return MemoryPlan(program, board, timeline, size, region)

@@ -43,6 +43,11 @@ class Program:
     def replace(self, **changes: Any) -> Program:
         return replace(self, **changes)
 
+    @property
+    def const_eval_place(self) -> str:
+        """Where ``const_ops`` run, once: on the host, whose results are sent up, or the device."""
+        return "host" if self.options.get("enable_const_eval_on_cpu", True) else "device"
+
     def last_use(self) -> dict[str, int]:
         """Index of the last op that reads each value; outputs live to the end."""
         last = {name: index for index, op in enumerate(self.ops) for name in op.inputs}

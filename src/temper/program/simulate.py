@@ -18,6 +18,7 @@ from temper.program.allocator import (
 from temper.program.circular_buffers import circular_buffer_bytes
 from temper.program.op import Op
 from temper.program.program import Program
+from temper.program.tensor import is_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,21 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
+class Stay:
+    """Bytes of every bank that a value holds from op ``first`` to op ``last``, both included.
+
+    ``first`` is -1 for what lies there before the first op; ``last`` is the number of ops for what
+    stays. A view holds nothing: it lies in the bytes of the value that it shows.
+    """
+
+    name: str
+    buffer: str
+    bank_bytes: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Timeline:
     """The whole program's memory, op by op."""
 
@@ -49,6 +65,7 @@ class Timeline:
     sram: Statistics
     dram: Statistics
     resident: Mapping[str, int] = field(default_factory=dict)  # weights: DRAM bytes of a bank
+    stays: tuple[Stay, ...] = ()
 
     @property
     def sram_high_water_bytes(self) -> int:
@@ -75,6 +92,19 @@ def resident_values(program: Program) -> list[str]:
     return list(dict.fromkeys((*program.state, *read)))
 
 
+def storage(program: Program) -> dict[str, str]:
+    """The value in whose bytes each one lies: its own, a viewed one, or state changed in place."""
+    owner: dict[str, str] = {}
+    for op in program.ops:
+        shown = op.info.in_place or (
+            op.kind == "Reshape"
+            and is_view(program.spec(op.inputs[0]), program.spec(op.outputs[0]))
+        )
+        for name in op.outputs:
+            owner[name] = owner.get(op.inputs[0], op.inputs[0]) if shown else name
+    return owner
+
+
 def walk(
     program: Program, chip: Chip, *, trace_region_bytes: int = 0, l1_small_bytes: int = 0
 ) -> Timeline:
@@ -88,11 +118,24 @@ def walk(
     for name in program.inputs:
         if name not in dram:
             _take(program, name, -1, None, sram, dram, chip)
-    last = program.last_use()
+    born = dict.fromkeys((*sram.used, *dram.used), -1)
+    kept = frozenset(born)
+    owner = storage(program)
+    last = _last_use(program, owner)
     steps: list[Step] = []
+    stays: list[Stay] = []
+
+    def release(name: str, index: int) -> None:
+        for allocator, buffer in ((sram, "sram"), (dram, "dram")):
+            if name in allocator:
+                stays.append(Stay(name, buffer, allocator.size(name), born[name], index))
+                allocator.free(name)
+
     for index, op in enumerate(program.ops):
-        for name in () if op.info.in_place else op.outputs:
-            _take(program, name, index, op, sram, dram, chip)
+        for name in op.outputs:
+            if owner[name] == name:
+                _take(program, name, index, op, sram, dram, chip)
+                born[name] = index
         circular = circular_buffer_bytes(
             op, program.input_specs(op), program.output_specs(op), chip
         )
@@ -106,20 +149,29 @@ def walk(
                 circular_bytes=circular,
                 sram={name: block.size for name, block in sram.used.items()},
                 sram_lowest=sram.lowest_address,
-                dram_bytes=dram.statistics().allocated_bytes,
+                dram_bytes=dram.allocated_bytes,
             )
         )
-        for name in dict.fromkeys((*op.inputs, *op.outputs)):
-            if last.get(name, index) > index or name in resident or name in program.inputs:
-                continue
-            for allocator in (sram, dram):
-                if name in allocator:
-                    allocator.free(name)
+        for name in dict.fromkeys(owner.get(n, n) for n in (*op.inputs, *op.outputs)):
+            if last.get(name, index) <= index and name not in kept:
+                release(name, index)
         if op.kind == "Halo" and op.outputs[0] in sram:
             # ttnn moves the halo up into the bytes of the input that was just freed.
             sram.free(op.outputs[0])
             _take(program, op.outputs[0], index, op, sram, dram, chip)
-    return Timeline(tuple(steps), sram.statistics(), dram.statistics(), resident)
+    at_end = sram.statistics(), dram.statistics()
+    for name in born:
+        release(name, len(program.ops))
+    return Timeline(tuple(steps), *at_end, resident, tuple(stays))
+
+
+def _last_use(program: Program, owner: Mapping[str, str]) -> dict[str, int]:
+    """Index of the last op that reads each value or a view of it; outputs live to the end."""
+    last: dict[str, int] = {}
+    for name, index in program.last_use().items():
+        held = owner.get(name, name)
+        last[held] = max(last.get(held, index), index)
+    return last
 
 
 def _take(

@@ -52,9 +52,8 @@ def memory_config(mem: Memory) -> str:
 
 
 def compute_config(op: Op, chip: Chip) -> str:
-    name = {"grayskull": "Grayskull", "blackhole": "Blackhole"}.get(chip.arch, "Wormhole")
     return (
-        f"{name}ComputeKernelConfig(math_fidelity={op.attr('fidelity')};"
+        f"{chip.architecture.title}ComputeKernelConfig(math_fidelity={op.attr('fidelity')};"
         f"math_approx_mode={int(bool(op.attr('approx')))};"
         f"fp32_dest_acc_en={int(bool(op.attr('fp32_acc')))};"
         f"packer_l1_acc={int(bool(op.attr('packer_l1_acc')))};dst_full_sync_en=0)"

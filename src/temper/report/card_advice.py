@@ -6,6 +6,7 @@ import numpy as np
 
 from temper import chips
 from temper.chips import FIDELITY_PHASES, Chip
+from temper.formats.sizes import TILE_BYTES
 from temper.report.suggestion import Suggestion
 from temper.run.table import OpTable
 
@@ -65,8 +66,8 @@ def _weights(table: OpTable, total: float, chip: Chip) -> list[Suggestion]:
         return []
     kernel = np.nan_to_num(table.number("kernel_ns"))
     # The share of traffic that the weights are is not in one column; half is a floor for them
-    # when the op is bound by DRAM, and bfloat8_b makes those bytes 1088/2048 of what they were.
-    gain = 0.5 * (1 - 1088 / 2048) * _sum(kernel[bound])
+    # when the op is bound by DRAM, and bfloat8_b makes those bytes smaller.
+    gain = 0.5 * (1 - TILE_BYTES["bfloat8_b"] / TILE_BYTES["bfloat16"]) * _sum(kernel[bound])
     why = f"{int(bound.sum())} matmuls read bfloat16 weights at 65% or more of the DRAM's peak"
     paste = 'torch_xla.set_custom_compile_options({"experimental_weight_dtype": "bfp_bf8"})'
     note = "0.5 to 1% relative error of the weights; verify the model's outputs"

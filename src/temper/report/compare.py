@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from temper.report.summary import Summary, short_code, summarise
+from temper.run.calls import ALL, WARM
 from temper.run.opening import Profile
-from temper.run.run_table import table_of_run
 from temper.run.table import OpTable
-from temper.run.warm import warm_run
 
 # Changes below this part of an op's time are not told as changes.
 _SAME = 0.005
@@ -92,18 +91,20 @@ class _Entry:
     count: float = 0.0
 
 
-def compare(before: Profile, after: Profile) -> Comparison:
+def compare(before: Profile, after: Profile, calls: str = WARM) -> Comparison:
     """Ops by module path, kind and shape; what is left by module and kind, then by order.
 
-    Of two runs one warm call is compared, so that their lengths do not matter.
+    Of two runs one call is compared, a warm one unless others are asked for, so that their
+    lengths do not matter.
     """
     per_call = before.run is not None and after.run is not None
     if per_call:
-        (before, calls_a), (after, calls_b) = _warm(before), _warm(after)
-        per_call = bool(calls_a and calls_b)
+        one, other = before.chosen(calls), after.chosen(calls)
+        per_call = bool(one.count and other.count)
+        before, after = (one, other) if per_call else (before.chosen(ALL), after.chosen(ALL))
     a, b = summarise(before), summarise(after)
     if per_call:
-        a, b = replace(a, calls=calls_a), replace(b, calls=calls_b)
+        a, b = replace(a, calls=before.count), replace(b, calls=after.count)
     scale_a = 1.0 / a.calls if per_call else 1.0
     scale_b = 1.0 / b.calls if per_call else 1.0
     left, right = _entries(before.table, scale_a), _entries(after.table, scale_b)
@@ -119,12 +120,6 @@ def compare(before: Profile, after: Profile) -> Comparison:
     changes = [_change(one, other) for one, other in pairs]
     changes.sort(key=lambda change: -abs(change.delta_ns))
     return Comparison(a, b, changes, per_call, a.split.total * scale_a, b.split.total * scale_b)
-
-
-def _warm(profile: Profile) -> tuple[Profile, int]:
-    assert profile.run is not None
-    run, calls = warm_run(profile.run)
-    return (Profile(profile.name, table_of_run(run), run), calls) if calls else (profile, 0)
 
 
 def _entries(table: OpTable, scale: float) -> list[_Entry]:

@@ -12,9 +12,8 @@ from temper.files import write_text
 from temper.report.advising import advise_profile
 from temper.report.report_data import report_data
 from temper.report.suggestion import Suggestion
-from temper.run.opening import Profile
+from temper.run.opening import Profile, profile_of_run
 from temper.run.records import Run
-from temper.run.run_table import table_of_run
 
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("base.js", "table.js", "timeline.js", "charts.js", "main.js")
@@ -23,8 +22,8 @@ _SCRIPTS = ("base.js", "table.js", "timeline.js", "charts.js", "main.js")
 def write_html(
     what: Run | Profile, path: Path, *, advice: Sequence[Suggestion] | None = None
 ) -> None:
-    """Write the report of a run or of an opened profile."""
-    profile = what if isinstance(what, Profile) else Profile(_title(what), table_of_run(what), what)
+    """Write the report of a run's warm calls, or of an opened profile."""
+    profile = what if isinstance(what, Profile) else profile_of_run(what, _title(what))
     given = advise_profile(profile) if advice is None else advice
     write_text(path, render(report_data(profile, given)))
 

@@ -11,12 +11,11 @@ import numpy as np
 from temper import chips
 from temper._version import __version__
 from temper.chips import FIDELITY_PHASES, Chip
-from temper.program import Program
+from temper.program.memory_plan import POOLS, MemoryPlan
 from temper.record.events import Kind
 from temper.report.suggestion import Suggestion
-from temper.report.summary import Summary, summarise
+from temper.report.summary import Summary, calls_text, summarise
 from temper.run.expand import blocks
-from temper.run.memory import holdings, usage
 from temper.run.opening import Profile
 from temper.run.records import Run
 from temper.run.table import OpTable
@@ -54,7 +53,7 @@ def report_data(profile: Profile, advice: Sequence[Suggestion]) -> dict[str, Any
         "tree": _tree(table),
         "roof": _roof(chip),
         "timelines": _timelines(profile, table),
-        "memory": _memory(profile.run, chip),
+        "memory": _memory(profile.run),
         "advice": [_advice(item) for item in advice],
         "notes": list(summary.notes),
     }  # fmt: skip
@@ -63,18 +62,19 @@ def report_data(profile: Profile, advice: Sequence[Suggestion]) -> dict[str, Any
 def _headline(summary: Summary) -> list[list[str]]:
     split = summary.split
     band = f"{time_text(summary.low_ns)} to {time_text(summary.high_ns)}"
-    calls = f" of {summary.calls} calls" if summary.calls else ""
+    calls = f" of {calls_text(summary)}" if summary.calls else ""
     items = [
         [
             "device time",
             time_text(split.device),
-            f"{band}, modelled" if summary.modelled else summary.word,
+            f"{band}, {summary.word}" if summary.modelled else summary.word,
         ],
         ["ops", f"{summary.ops:,}", f"on the device{calls}"],
     ]
-    if summary.warm_ns:
-        rate = f"{1e9 / summary.warm_ns:,.0f} calls/s"
-        items.append(["a warm call", time_text(summary.warm_ns), f"{summary.word}, {rate}"])
+    if summary.call_ns:
+        rate = f"{1e9 / summary.call_ns:,.0f} calls/s"
+        kind = {"warm": "a warm call", "first": "a first call"}.get(summary.chosen, "a call")
+        items.append([kind, time_text(summary.call_ns), f"{summary.word}, {rate}"])
     items.append(["gaps", time_text(split.gap), "device idle between ops"])
     items.append(["rate", rate_text(summary.tflops), f"{summary.gbps:.3g} GB/s of DRAM"])
     if summary.host_ops:
@@ -82,10 +82,17 @@ def _headline(summary: Summary) -> list[list[str]]:
     for high in summary.memory:
         if high.size_bytes:
             items.append(
-                [f"{high.pool.upper()} high water", bytes_text(high.size_bytes), "computed"]
+                [
+                    f"{high.pool.upper()} high water",
+                    bytes_text(high.size_bytes),
+                    "a core, computed" if high.pool == "sram" else "computed",
+                ]
             )
     if summary.wall_ns:
         items.append(["wall time", time_text(summary.wall_ns), "measured on this host"])
+    for work in summary.once:
+        where = f"once, on the {work.place}, {work.basis}"
+        items.append([work.name, time_text(work.time_ns), where])
     return items
 
 
@@ -154,7 +161,7 @@ def _merged(table: OpTable) -> OpTable:
         numbers[name] = np.bincount(codes, weights=values) / counts
     numbers["count"] = counts.astype(np.float64)
     order = np.argsort(-numbers["kernel_ns"] * counts, kind="stable")
-    full = OpTable(merged.rows, numbers, merged.texts, table.modelled, table.arch, table.notes)
+    full = OpTable(merged.rows, numbers, merged.texts, table.basis, table.arch, table.notes)
     return full.select(order)
 
 
@@ -199,7 +206,7 @@ def _plain_tree(node: dict[str, Any]) -> dict[str, Any]:
 def _timelines(profile: Profile, table: OpTable) -> list[dict[str, Any]]:
     if profile.run is None:
         return [_card_timeline(profile.table)]
-    return [_device_timeline(profile.run), _host_timeline(profile.run)]
+    return [_device_timeline(profile.run), _host_timeline(profile.whole or profile.run)]
 
 
 def _lane(name: str) -> dict[str, Any]:
@@ -240,7 +247,7 @@ def _device_timeline(run: Run) -> dict[str, Any]:
         total += process.op_count
         lanes += [device, link]
     note = f"first {shown:,} of {total:,} ops" if shown < total else ""
-    return {"name": "device, modelled clock", "lanes": lanes, "note": note, "marks": []}
+    return {"name": f"device, {run.basis} clock", "lanes": lanes, "note": note, "marks": []}
 
 
 def _host_timeline(run: Run) -> dict[str, Any]:
@@ -278,45 +285,37 @@ def _card_timeline(table: OpTable) -> dict[str, Any]:
         _add(lane, ends[row] - kernel[row], ends[row], -1, code[row])
     lane["b"] = [bound[row] for row in range(shown)]
     note = f"first {shown:,} of {device.rows:,} ops" if shown < device.rows else ""
-    word = "modelled" if table.modelled else "measured"
-    return {"name": f"device, {word}", "lanes": [lane], "note": note, "marks": []}
+    return {"name": f"device, {table.basis}", "lanes": [lane], "note": note, "marks": []}
 
 
-def _memory(run: Run | None, chip: Chip) -> list[dict[str, Any]]:
+def _memory(run: Run | None) -> list[dict[str, Any]]:
     """The pools over one call of the program that fills them most."""
-    if run is None:
-        return []
-    records = [record for record in run.records if record.program.ops]
+    records = [record for record in run.called if record.program.ops] if run else []
     pools = []
-    for pool, capacity in (
-        ("sram", chip.sram_usable_bytes * chip.compute_cores),
-        ("dram", chip.dram_bank_bytes * chip.dram_banks),
-    ):
-        fullest = max(records, key=lambda r, p=pool: usage(r.program, p).max(), default=None)  # type: ignore[misc]
-        if fullest is None:
+    for pool in reversed(POOLS):
+        fullest = max(records, key=lambda r, p=pool: max(r.memory.used(p)), default=None)  # type: ignore[misc]
+        if fullest is None or not max(fullest.memory.used(pool)):
             continue
-        used = usage(fullest.program, pool)
-        if not used.max():
-            continue
-        held = _holders(fullest.program, pool, int(used.max()))
+        plan = fullest.memory
         pools.append(
             {
-                "pool": pool.upper(),
+                "pool": "SRAM of one core" if pool == "sram" else "DRAM",
                 "program": fullest.program.name,
-                "capacity": capacity,
-                "used": used.tolist(),
+                "capacity": plan.capacity(pool),
+                "used": plan.used(pool),
                 "ops": [info.name for info in fullest.infos],
-                "holders": held,
+                "holders": _holders(plan, pool),
             }
         )
     return pools
 
 
-def _holders(program: Program, pool: str, peak: int) -> list[list[Any]]:
+def _holders(plan: MemoryPlan, pool: str) -> list[list[Any]]:
     """Name, module, bytes, first and last op; small ones of equal life are put together."""
     large: list[list[Any]] = []
     small: dict[tuple[int, int], list[int]] = {}
-    for held in holdings(program):
+    peak = max(plan.used(pool))
+    for held in plan.holdings:
         if held.pool != pool:
             continue
         if held.size_bytes >= _SMALL * peak:

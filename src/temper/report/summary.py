@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from temper.program.memory_plan import POOLS, HighWater
 from temper.record.events import Flag, Kind
-from temper.run.memory import HighWater, high_water
+from temper.run.calls import ALL, OneTime, one_time_work
 from temper.run.opening import Profile
-from temper.run.records import Run, call_flags
-from temper.run.table import OpTable
-from temper.run.warm import warm_run
+from temper.run.records import MODELLED, Run, call_flags
+from temper.run.table import OpTable, Text
 
 GROUPS = {"op": "code", "module": "module", "line": "location", "bound": "bound"}
 
@@ -53,15 +53,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a report opens with."""
+    """What a report opens with: all of it about the chosen calls but ``once``."""
 
     name: str
     chip: str
-    modelled: bool
+    basis: str  # of device times
     ops: int
     host_ops: int
+    chosen: str  # which calls: warm, first or all
     calls: int
-    warm_ns: float  # modelled time of a call once it is warm; 0 when unknown
+    call_ns: float  # device clock of one call of the whole model; 0 when unknown
     processes: int
     split: Split
     low_ns: float
@@ -74,14 +75,21 @@ class Summary:
     gbps: float
     bounds: dict[str, float]
     memory: Sequence[HighWater]
+    once: Sequence[OneTime] = ()  # what the run paid once, whichever calls were chosen
     notes: tuple[str, ...] = field(default=())
 
     @property
     def word(self) -> str:
-        return "modelled" if self.modelled else "measured on a card"
+        """The basis as a person reads it."""
+        return self.basis if self.modelled else f"{self.basis} on a card"
+
+    @property
+    def modelled(self) -> bool:
+        return self.basis == MODELLED
 
     def as_dict(self) -> dict[str, Any]:
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        plain["once"] = [vars(work) for work in self.once]
         plain["split"] = {**vars(self.split), "total": self.split.total}
         plain["memory"] = [
             {
@@ -96,6 +104,7 @@ class Summary:
 
 
 def summarise(profile: Profile) -> Summary:
+    """The few numbers of a profile's chosen calls."""
     table, run = profile.table, profile.run
     device = table.is_device
     kernel = table.total("kernel_ns", device)
@@ -105,20 +114,23 @@ def summarise(profile: Profile) -> Summary:
     }
     chip = run.chip if run else None
     low, high = _band(run) if run else (kernel, kernel)
+    split = _split_of_run(run) if run else _split_of_table(table)
+    whole = profile.whole or run
     return Summary(
         name=profile.name,
         chip=chip.name if chip else table.arch,
-        modelled=table.modelled,
+        basis=table.basis,
         ops=int(table.count[device].sum()),
         host_ops=int(table.count[table.is_host].sum()),
+        chosen=profile.calls,
         calls=sum(len(p.calls) for p in run.processes) if run else 0,
-        warm_ns=_warm_ns(run) if run else 0.0,
+        call_ns=split.total / profile.count if profile.count else 0.0,
         processes=len(run.processes) if run else 1,
-        split=_split_of_run(run) if run else _split_of_table(table),
+        split=split,
         low_ns=low,
         high_ns=high,
         wall_ns=_wall(run) if run else 0.0,
-        first_call_wall_ns=_first_wall(run) if run else 0.0,
+        first_call_wall_ns=_first_wall(whole) if whole else 0.0,
         traced_calls=(
             sum(int(call_flags(p.calls, Flag.TRACED).sum()) for p in run.processes) if run else 0
         ),
@@ -127,8 +139,15 @@ def summarise(profile: Profile) -> Summary:
         gbps=table.total("dram_bytes", device) / busy / 1e9 if busy else 0.0,
         bounds=bounds,
         memory=_memory(run) if run else (),
+        once=one_time_work(whole) if whole else (),
         notes=(*table.notes,),
     )
+
+
+def calls_text(summary: Summary) -> str:
+    """The calls that the figures are about: ``3 warm calls``."""
+    kind = "" if summary.chosen == ALL else f"{summary.chosen} "
+    return f"{summary.calls} {kind}call{'s' if summary.calls != 1 else ''}"
 
 
 def group_by(table: OpTable, key: str) -> list[Group]:
@@ -170,8 +189,6 @@ def group_by(table: OpTable, key: str) -> list[Group]:
 
 def top_ops(table: OpTable, limit: int) -> list[Group]:
     """Ops by module, kind and shape: the rows that a person would want to see."""
-    from temper.run.table import Text
-
     kept = table.select(table.is_device)
     parts = [kept.text(name) for name in ("module", "code", "shape")]
     label = [
@@ -182,7 +199,7 @@ def top_ops(table: OpTable, limit: int) -> list[Group]:
     ]
     codes = _codes(parts)
     named = OpTable(
-        kept.rows, kept.numbers, {**kept.texts, "label": Text(codes, label)}, kept.modelled
+        kept.rows, kept.numbers, {**kept.texts, "label": Text(codes, label)}, kept.basis
     )
     return group_by(named, "label")[:limit]
 
@@ -208,11 +225,6 @@ def _distinct_rows(parts: Sequence[Any]) -> list[int]:
 def _or(table: OpTable, name: str, instead: np.ndarray) -> np.ndarray:
     values = table.number(name)
     return np.where(np.isnan(values), instead, values)
-
-
-def _warm_ns(run: Run) -> float:
-    warm, calls = warm_run(run)
-    return _split_of_run(warm).total / calls if calls else 0.0
 
 
 def _split_of_run(run: Run) -> Split:
@@ -271,10 +283,10 @@ def _transferred(run: Run) -> int:
 
 
 def _memory(run: Run) -> list[HighWater]:
-    """The fullest program of the run, pool by pool."""
-    fullest = []
-    for pool in ("dram", "sram"):
-        candidates = [high_water(record.program, pool) for record in run.records]
-        if candidates:
-            fullest.append(max(candidates, key=lambda high: high.size_bytes))
-    return fullest
+    """The fullest program of the chosen calls, pool by pool."""
+    plans = [record.memory for record in run.called]
+    return [
+        max((plan.high_water(pool) for plan in plans), key=lambda high: high.size_bytes)
+        for pool in POOLS
+        if plans
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from temper.report.summary import Group, Summary, group_by, summarise, top_ops
+from temper.report.summary import Group, Summary, calls_text, group_by, summarise, top_ops
 from temper.run.opening import Profile
 from temper.units import bytes_text, rate_text, time_text
 
@@ -44,7 +44,7 @@ def print_report(
         groups("By kind of op", "op", group_by(device, "op")[:limit])
     for line in _memory(summary):
         console.print(line, markup=False, soft_wrap=True)
-    _print_advice(console, advice)
+    _print_advice(console, advice, summary)
     for note in summary.notes:
         console.print(f"note: {note}", markup=False, soft_wrap=True)
 
@@ -58,7 +58,7 @@ def headline(summary: Summary) -> list[str]:
         f"{summary.name}",
         f"  chip       {summary.chip}, device times {summary.word}",
         f"  device     {time_text(split.device)}{band} in {summary.ops} ops"
-        + (f" of {summary.calls} calls" if summary.calls else "")
+        + (f" of {calls_text(summary)}" if summary.calls else "")
         + (f", {summary.processes} processes" if summary.processes > 1 else ""),
         f"  gaps       {time_text(split.gap)} between ops"
         + (f"; {summary.traced_calls} calls replayed a trace" if summary.traced_calls else ""),
@@ -71,8 +71,8 @@ def headline(summary: Summary) -> list[str]:
     if split.other:
         lines.append(f"  waiting    {time_text(split.other)} for host dispatch and synchronisation")
     if len(lines) > 4:
-        steady = f"; a warm call {time_text(summary.warm_ns)}" if summary.warm_ns else ""
-        lines.append(f"  total      {time_text(split.total)} {summary.word}{steady}")
+        each = f"; {_ONE[summary.chosen]} {time_text(summary.call_ns)}" if summary.call_ns else ""
+        lines.append(f"  total      {time_text(split.total)} {summary.word}{each}")
     lines.append(
         f"  use        {rate_text(summary.tflops)}, {summary.gbps:.3g} GB/s of DRAM while ops run"
     )
@@ -80,12 +80,28 @@ def headline(summary: Summary) -> list[str]:
         shares = ", ".join(f"{name} {share:.0%}" for name, share in summary.bounds.items())
         lines.append(f"  bound by   {shares}")
     if summary.wall_ns:
-        first = time_text(summary.first_call_wall_ns)
         lines.append(
             f"  wall       {time_text(summary.wall_ns)} measured on this host"
-            + (f", {first} of it in first calls" if summary.first_call_wall_ns else "")
+            + (f" in {calls_text(summary)}" if summary.calls else "")
         )
-    return lines
+    return lines + _once(summary)
+
+
+_ONE = {"warm": "a warm call", "first": "a first call", "all": "a call"}
+
+
+def _once(summary: Summary) -> list[str]:
+    """What the run paid once, by itself: none of it is in the figures above."""
+    if not summary.once and not summary.first_call_wall_ns:
+        return []
+    parts = [
+        f"{work.name} {time_text(work.time_ns)}"
+        + (f" in {work.ops} ops on the device, {work.basis}" if work.place == "device" else "")
+        for work in sorted(summary.once, key=lambda work: -work.time_ns)
+    ]
+    if summary.first_call_wall_ns:
+        parts.insert(0, f"first calls {time_text(summary.first_call_wall_ns)} in all")
+    return [f"  once       {', '.join(parts)}; host times measured"]
 
 
 _NUMBERS = ("share", "total", "runs", "each", "band", "gap", "cores")
@@ -118,15 +134,16 @@ def _memory(summary: Summary) -> list[str]:
             continue
         largest = ", ".join(f"{h.module} {bytes_text(h.size_bytes)}" for h in high.holders[:3])
         size = bytes_text(high.size_bytes)
-        lines.append(f"{high.pool.upper()} high water {size} at op {high.op}: {largest}")
+        where = " of one core" if high.pool == "sram" else ""
+        lines.append(f"{high.pool.upper()}{where} high water {size} at op {high.op}: {largest}")
     return lines
 
 
-def _print_advice(console: Console, advice: Sequence[Suggestion]) -> None:
+def _print_advice(console: Console, advice: Sequence[Suggestion], summary: Summary) -> None:
     if not advice:
         return
-    # Counted over all calls; what constant evaluation costs once, no option changes.
-    console.print("\nAdvice, by gain over all calls of the run", markup=False)
+    over = f" over {calls_text(summary)}" if summary.calls else ""
+    console.print(f"\nAdvice, by gain{over}", markup=False)
     for number, item in enumerate(advice, 1):
         for line in item.lines(number):
             console.print(line, markup=False, soft_wrap=True)

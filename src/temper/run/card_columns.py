@@ -11,6 +11,8 @@ import numpy as np
 from temper import chips
 from temper.chips import FIDELITY_PHASES, Chip
 from temper.errors import UsageError
+from temper.formats.sizes import TILE, TILE_BYTES
+from temper.run.records import MEASURED, MODELLED
 from temper.run.table import OpTable, Text
 
 if TYPE_CHECKING:
@@ -38,10 +40,8 @@ _TENSOR = re.compile(r"(?:INPUT|OUTPUT)_\d+_(?:W|Z|Y|X|DATATYPE|MEMORY)(?:_PAD\[
 _LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)"(?::(\d+):\d+)?')
 _DIMENSION = re.compile(r"\s*(\d{1,12})(?:\.0*)?(?:\[(\d{1,12})\])?\s*$")
 # Bytes of an element in DRAM, shared exponents included.
-_BYTES = {
-    "FLOAT32": 4.0, "UINT32": 4.0, "INT32": 4.0, "BFLOAT16": 2.0, "FLOAT16": 2.0, "UINT16": 2.0,
-    "UINT8": 1.0, "BFLOAT8_B": 1088 / 1024, "BFLOAT4_B": 576 / 1024, "BFLOAT2_B": 320 / 1024,
-}  # fmt: skip
+_BYTES = {name.upper(): size / TILE**2 for name, size in TILE_BYTES.items()}
+_BYTES["FLOAT16"] = _BYTES["BFLOAT16"]
 _TENSORS_COUNTED = 8
 # A kernel is called bound by a resource that it uses to this part of its peak (as tt-perf-report).
 _BOUND_AT = 0.65
@@ -111,7 +111,8 @@ def build_table(columns: Columns, notes: list[str]) -> OpTable:
     }
     # Temper's own files say that their times are modelled.
     modelled = any('"modelled"' in v for v in columns.text("PROGRAM_METADATA").values)
-    return OpTable(rows, numbers, texts, modelled, arch=chip.arch, notes=tuple(notes))
+    basis = MODELLED if modelled else MEASURED
+    return OpTable(rows, numbers, texts, basis, arch=chip.arch, notes=tuple(notes))
 
 
 def _types(columns: Columns) -> Text:

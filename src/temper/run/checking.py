@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from temper.errors import BadFileError
+from temper.program.memory_plan import POOLS
 from temper.run.columns import Style, static_cells
-from temper.run.memory import high_water
 from temper.run.records import ProgramRecord
 
 _MAX_NS = 1e15  # eleven days: no op, call or schedule takes that long
@@ -27,5 +27,5 @@ def check_record(record: ProgramRecord) -> None:
         if not info.padding_waste <= 1 or not 0 <= cost.cores < 1 << 20:
             raise BadFileError(f"{info.name} is damaged")
         info.name.encode(), info.location.encode()
-    for pool in ("dram", "sram"):
-        high_water(record.program, pool)
+    for pool in POOLS:
+        record.memory.high_water(pool)

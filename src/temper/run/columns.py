@@ -130,8 +130,7 @@ def static_cells(
         "DRAM BW UTIL (%)": _percent(cost, "dram"),
     }
     if style.newer:
-        # Report tools refuse an architecture that they do not know; Grayskull is one.
-        if info.chip.arch != "grayskull":
+        if info.chip.architecture.reported:
             cells["DEVICE ARCH"] = info.chip.arch
         cells["AVAILABLE WORKER CORE COUNT"] = str(info.chip.compute_cores)
         cells["PROGRAM HASH"] = str(info.digest)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from temper._version import __version__
+from temper.chips import ARCHITECTURES
 from temper.errors import BadFileError, TemperError
 from temper.files import replacing, write_text
 from temper.record.events import DTYPE, decode
@@ -40,6 +41,11 @@ FILES = {
     PERFETTO: "for ui.perfetto.dev",
     REPORT: "for people: open it in a browser",
 }
+_DEVICE_CLOCK = {
+    MODELLED: f"{MODELLED}: nanoseconds of the cost model, from each process's first call",
+    MEASURED: f"{MEASURED}: nanoseconds of the card, from each process's first call",
+    f"{MODELLED} and {MEASURED}": "of the cost model or of the card, as each program's meta says",
+}
 _PACKAGES = ("torch", "numpy", "ttnn", "transformers")
 
 
@@ -62,10 +68,11 @@ def describe_run(run: Run) -> dict[str, Any]:
         "chip": chip.name if chip else None,
         "arch": chip.arch if chip else None,
         "clocks": {
-            "device": f"{MODELLED}: nanoseconds of the cost model, from each process's first call",
+            "device": _DEVICE_CLOCK[run.basis],
             "host": f"{MEASURED}: time.perf_counter_ns of this machine",
         },
-        "columns": _column_notes(chip.arch if chip else ""),
+        "basis": run.basis,
+        "columns": _column_notes(chip.arch if chip else "", run.basis),
         "meta": dict(run.meta),
         "notes": list(run.notes),
         "files": FILES,
@@ -73,19 +80,20 @@ def describe_run(run: Run) -> dict[str, Any]:
     }
 
 
-def _column_notes(arch: str) -> dict[str, str]:
+def _column_notes(arch: str, basis: str) -> dict[str, str]:
     notes = {
-        "DEVICE KERNEL DURATION [ns]": "modelled; the band stands in the programs below",
+        "DEVICE KERNEL DURATION [ns]": f"{basis}; bands stand in the programs below",
         "DEVICE FW, PER CORE and RISC columns": "derived from the kernel duration by fixed shares",
         "HOST columns": "measured wall time of the virtual chip, shared out evenly over a call's "
         "ops unless op times were measured",
         "PM columns": "tt-metal's op performance model, recomputed",
         "KERNEL SOURCE, HASH and SIZE": "empty: the virtual chip builds no kernels",
     }
-    if arch == "grayskull":
+    known = ARCHITECTURES.get(arch)
+    if known and not known.reported:
         notes["DEVICE ARCH"] = (
-            "left empty: report tools refuse Grayskull; tt-perf-report takes it as wormhole, so "
-            "its percentages of peak do not apply"
+            f"left empty: report tools refuse {known.title}; tt-perf-report takes it as wormhole, "
+            "so its percentages of peak do not apply"
         )
     return notes
 

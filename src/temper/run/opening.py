@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from temper.errors import BadFileError
 from temper.run import folder
+from temper.run.calls import ALL, FIRST, WARM, choose_calls
 from temper.run.card_csv import read_ops_csv
 from temper.run.records import Run
 from temper.run.run_table import table_of_run
@@ -15,15 +16,46 @@ from temper.run.table import OpTable
 
 @dataclass(frozen=True)
 class Profile:
-    """Ops in columns, and the whole run where its records are there."""
+    """Ops in columns, and the run where its records are there: both of the chosen calls."""
 
     name: str
     table: OpTable
     run: Run | None = None
+    calls: str = ALL  # which calls these are
+    count: int = 0  # how many times the whole model was called in them; 0 when unknown
+    whole: Run | None = None  # with every call
+
+    def chosen(self, calls: str) -> Profile:
+        """The same profile with other calls of it."""
+        if calls == self.calls:
+            return self
+        run = self.whole or self.run
+        if run is None:
+            return replace(self, table=_rows_of(self.table, calls), calls=calls)
+        return profile_of_run(run, self.name, calls)
 
 
-def open_profile(path: Path) -> Profile:
+def profile_of_run(run: Run, name: str, calls: str = WARM) -> Profile:
+    """A run's profile: of its warm calls, unless others are asked for."""
+    part, count = choose_calls(run, calls)
+    return Profile(name, table_of_run(part), part, calls, count, run)
+
+
+def open_profile(path: Path, calls: str = ALL) -> Profile:
     """A run folder, a folder of tt-metal's profiler (the newest report in it), or a CSV."""
+    return _open(path).chosen(calls)
+
+
+def _rows_of(table: OpTable, calls: str) -> OpTable:
+    """A card's CSV knows no calls, but which rows are const-eval."""
+    once = table.text("const_eval").equals("true")
+    if calls == FIRST or not once.any():
+        return table.select(once) if calls == FIRST else table
+    note = f"{int(once.sum())} const-eval ops are left out; '--calls all' counts them"
+    return replace(table.select(~once), notes=(*table.notes, note))
+
+
+def _open(path: Path) -> Profile:
     if not path.exists():
         raise BadFileError(f"{path} does not exist")
     if path.is_file():
@@ -45,14 +77,14 @@ def _run(directory: Path) -> Profile:
     try:
         run = folder.read_run(directory)
         if run.op_count:
-            return Profile(str(directory), table_of_run(run), run)
+            return profile_of_run(run, str(directory), ALL)
     except BadFileError:
         if not (directory / folder.OPS_CSV).is_file():
             raise
     # The records are damaged; the CSV still has every op.
     if (directory / folder.OPS_CSV).is_file():
         return _csv(directory / folder.OPS_CSV)
-    return Profile(str(directory), table_of_run(run), run)
+    return profile_of_run(run, str(directory), ALL)
 
 
 def _csv(path: Path) -> Profile:

@@ -12,9 +12,6 @@ from functools import cached_property
 from temper.chips import FIDELITY_PHASES, Chip
 from temper.program import Op, Program, TensorSpec, work
 
-# tt-metal's op performance model: peaks in GiB/s (FACTS 8.3); Grayskull by its sheet.
-_PM_PEAK_GIB = {"wormhole_b0": 258.0, "blackhole": 512.0, "grayskull": 92.0}
-
 
 @dataclass(frozen=True, slots=True)
 class PerformanceModel:
@@ -110,7 +107,7 @@ class OpInfo:
             per_cycle = self.chip.compute_cores * self.chip.flop_per_cycle_lofi
             cycles = math.ceil(self.padded_flops / per_cycle * phases)
             compute = math.ceil(cycles / self.chip.clock_ghz)
-        peak = _PM_PEAK_GIB[self.chip.arch] * 2**30 / 1e9
+        peak = self.chip.architecture.vendor_peak_gib * 2**30 / 1e9
         bandwidth = max(1, *(_pm_tensor_ns(t, peak) for t in (*self.inputs, *self.outputs)))
         ideal = max(compute, bandwidth)
         return PerformanceModel(

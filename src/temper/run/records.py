@@ -15,18 +15,20 @@ from temper.chips import Chip
 from temper.cost.records import OpCost, ProgramCost
 from temper.errors import BadFileError
 from temper.program import Program, codec
+from temper.program.memory_plan import MemoryPlan, plan
 from temper.record.events import Flag, Kind
 from temper.record.wire import WRONG_SHAPE
 from temper.run.opinfo import OpInfo, op_infos
 from temper.run.timeline import Schedule, schedule
 
-# Host time, as time.perf_counter_ns() of the machine that ran; device time is the cost model's.
+# Host time is time.perf_counter_ns() of the machine that ran. Device time is what the target says
+# of its own: the cost model's on the virtual chip, a card's own clock on a card.
 MEASURED, MODELLED = "measured", "modelled"
 
 
 @dataclass(frozen=True)
 class ProgramRecord:
-    """One program of one process with its modelled cost."""
+    """One program of one process with its cost; ``meta["basis"]`` says whose times these are."""
 
     handle: int
     program: Program
@@ -36,6 +38,16 @@ class ProgramRecord:
     @cached_property
     def chip(self) -> Chip:
         return chips.get(self.program.chip)
+
+    @property
+    def basis(self) -> str:
+        """Whether its device times are modelled or measured, as its target said."""
+        return MEASURED if self.meta.get("basis") == MEASURED else MODELLED
+
+    @cached_property
+    def memory(self) -> MemoryPlan:
+        """What lies where at every op of a call; as ``temper memory`` says."""
+        return plan(self.program, self.chip)
 
     @cached_property
     def infos(self) -> Sequence[OpInfo]:
@@ -59,12 +71,12 @@ class ProgramRecord:
 
     @cached_property
     def costs(self) -> Sequence[OpCost]:
-        """The modelled cost of each of ``ops``."""
+        """The cost of each of ``ops``."""
         return [self.cost.ops[index] for index in self.launched]
 
     @cached_property
     def schedule(self) -> Schedule:
-        """When its ops run within one call, on the modelled clock."""
+        """When its ops run within one call, on the device's clock."""
         return schedule(self.cost, self.costs)
 
     @classmethod
@@ -176,8 +188,21 @@ class Run:
     def chip(self) -> Chip | None:
         return next((record.chip for record in self.records), None)
 
+    @property
+    def basis(self) -> str:
+        """Whether its device times are modelled or measured; both where its programs differ."""
+        bases = {record.basis for record in self.called}
+        return " and ".join(sorted(bases, reverse=True)) or MODELLED
+
+    @property
+    def called(self) -> Iterator[ProgramRecord]:
+        """The programs that were called."""
+        for process in self.processes:
+            for handle in np.unique(process.calls["ref"]):
+                yield process.programs[int(handle)]
+
     def top(self, count: int = 5) -> list[OpRecord]:
-        """The ops that took the most modelled device time, all calls together."""
+        """The ops that took the most device time, all calls of this run together."""
         rows = sorted(self.op_records(), key=lambda row: -row.total_ns)
         return rows[:count]
 
@@ -215,14 +240,15 @@ class OpRecord:
 
     @property
     def total_ns(self) -> float:
-        """Modelled kernel time of all its executions."""
+        """Kernel time of all its executions."""
         return self.cost.kernel_ns * self.count
 
     def __str__(self) -> str:
         low, high = self.cost.low_ns / 1e3, self.cost.high_ns / 1e3
         return (
             f"{self.name}  {self.count} x {self.cost.kernel_ns / 1e3:.1f} µs "
-            f"({low:.1f} to {high:.1f}, modelled)  bound: {self.cost.bound}  {self.location}"
+            f"({low:.1f} to {high:.1f}, {self.record.basis})  "
+            f"bound: {self.cost.bound}  {self.location}"
         )
 
 

@@ -11,6 +11,7 @@ from temper.run.table import OpTable, Text
 
 
 def table_of_run(run: Run) -> OpTable:
+    """One row for each op of each program that was called in the run."""
     numbers: dict[str, list[float]] = {}
     texts: dict[str, list[str]] = {}
     for process in run.processes:
@@ -27,7 +28,7 @@ def table_of_run(run: Run) -> OpTable:
         rows,
         {name: np.asarray(column, dtype=np.float64) for name, column in numbers.items()},
         {name: Text.of(column) for name, column in texts.items()},
-        modelled=True,
+        basis=run.basis,
         arch=chip.arch if chip else "",
         notes=run.notes,
     )

@@ -75,12 +75,12 @@ TEXTS = (
 
 @dataclass(frozen=True)
 class OpTable:
-    """Rows of ops. ``modelled`` tells whose times they are: the cost model's or a card's."""
+    """Rows of ops. ``basis`` tells whose times they are: modelled, or measured on a card."""
 
     rows: int
     numbers: Mapping[str, np.ndarray]
     texts: Mapping[str, Text]
-    modelled: bool
+    basis: str
     arch: str = ""
     notes: tuple[str, ...] = field(default=())
 
@@ -117,7 +117,7 @@ class OpTable:
             len(index),
             {name: column[index] for name, column in self.numbers.items()},
             {name: column.take(index) for name, column in self.texts.items()},
-            self.modelled,
+            self.basis,
             self.arch,
             self.notes,
         )

@@ -6,16 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
+from temper.chips.guide import GUIDE_GBPS
 from temper.errors import UsageError
 
-# GB/s of input plus output bytes: the tuning guide's least, typical and most by board and
-# workload. The guide's own figures for Grayskull; nobody has published others.
-GUIDE: dict[tuple[str, str], tuple[float, float, float]] = {
-    ("e75", "stateless"): (6.0, 8.0, 10.0),
-    ("e75", "stateful"): (3.0, 4.5, 6.0),
-    ("e150", "stateless"): (10.0, 12.0, 14.0),
-    ("e150", "stateful"): (5.0, 7.0, 9.0),
-}
 # The guide's advice on batches for the same workloads.
 GUIDE_BATCHES = {"stateless": (64, 128), "stateful": (32, 64)}
 
@@ -44,9 +37,9 @@ def parse(text: str, chip: str) -> Expected:
     """``stateless`` or ``stateful`` (the guide's table), or LOW:HIGH with an optional unit."""
     word = text.strip().lower()
     if word in GUIDE_BATCHES:
-        found = GUIDE.get((chip, word))
+        found = GUIDE_GBPS.get((chip, word))
         if found is None:
-            boards = sorted({board for board, _ in GUIDE})
+            boards = sorted({board for board, _ in GUIDE_GBPS})
             raise UsageError(
                 f"the guide has no expected range for {word} work on {chip}",
                 allowed=boards,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from temper._version import __version__
 from temper.errors import BadFileError, TemperError, UsageError
+from temper.files import only_one
 
 if TYPE_CHECKING:
     from temper.compiler.pipeline import Built
@@ -49,7 +49,11 @@ def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
             if path.is_dir():
                 raise UsageError(f"{path} is a folder, not a study file")
             path.parent.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(_lock(path))
+            busy = TemperError(
+                f"the study {path} is in use by another process",
+                try_=["wait for it", "another --study", "a database URL, which several can share"],
+            )
+            stack.enter_context(only_one(path.with_name(path.name + ".lock"), busy))
             url = f"sqlite:///{path}"
         else:
             url = where
@@ -93,36 +97,6 @@ def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
 def shown(where: str) -> str:
     """A study's place as it may be printed: without the password of a URL."""
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", where)
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Held while the process lives; the system lets go of it after a crash."""
-    beside = path.with_name(path.name + ".lock")
-    try:
-        file = beside.open("w")
-    except OSError as error:
-        raise UsageError(f"cannot write beside {path}: {error.strerror}") from None
-    with file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Whoever held it may have removed the file between our opening and our locking.
-            if os.stat(beside).st_ino != os.fstat(file.fileno()).st_ino:
-                raise BlockingIOError
-        except ImportError:
-            pass
-        except OSError:
-            raise TemperError(
-                f"the study {path} is in use by another process",
-                try_=["wait for it", "another --study", "a database URL, which several can share"],
-            ) from None
-        try:
-            yield
-        finally:
-            with contextlib.suppress(OSError):
-                os.unlink(beside)
 
 
 def labels(study: Any) -> list[str]:

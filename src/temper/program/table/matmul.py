@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from temper.chips import Chip
-from temper.program.compute_config import compute_attrs, exact_fidelity
+from temper.chips import ARCHITECTURES, Chip
+from temper.program.compute_config import compute_attrs
 from temper.program.matmul_config import MULTI_CORE, REUSE, REUSE_1D, matmul_config_of, matmul_shape
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.shared import COMPUTE, matrix
@@ -73,7 +73,7 @@ def _compute(inputs: Specs, outputs: Specs, arch: str, k: int, norm: str) -> dic
     formats = [spec.format for spec in inputs[:2]]
     fp32_out = bool(outputs) and outputs[0].format == "float32"
     if all(fmt == "float32" for fmt in formats):
-        fidelity = exact_fidelity(arch)
+        fidelity = ARCHITECTURES[arch].exact_fidelity
     elif all(fmt in BLOCK_FORMATS for fmt in formats):
         fidelity = "LoFi"
     else:

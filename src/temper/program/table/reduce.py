@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from temper.chips import Chip
-from temper.program.compute_config import compute_attrs, exact_fidelity
+from temper.chips import ARCHITECTURES, Chip
+from temper.program.compute_config import compute_attrs
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.shared import COMPUTE, entry_bytes, same_shape, width_tiles
 from temper.program.tensor import TILE_BYTES
@@ -22,7 +22,7 @@ def _reduce_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
 
 
 def _reduce_compute(inputs: Specs, outputs: Specs, arch: str, k: int, norm: str) -> dict[str, Any]:
-    return compute_attrs(exact_fidelity(arch))
+    return compute_attrs(ARCHITECTURES[arch].exact_fidelity)
 
 
 def _top_k_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:

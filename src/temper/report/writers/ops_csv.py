@@ -24,7 +24,7 @@ from temper.run.columns import (
     kernel_ns,
     static_cells,
 )
-from temper.run.records import MODELLED, ProcessRun, ProgramRecord, Run, dumps
+from temper.run.records import ProcessRun, ProgramRecord, Run, dumps
 from temper.run.timeline import timeline
 
 # Rows formatted together: large enough to amortise, small enough to stay in a few megabytes.
@@ -183,7 +183,7 @@ class _Template:
         holes = {*DYNAMIC, *(TRACE if self._traced else ())}
         # Says in every row whose times these are: the file may travel without its folder.
         own = record.meta.get("metadata")
-        metadata = {"device_times": MODELLED, **(own if isinstance(own, dict) else {})}
+        metadata = {"device_times": record.basis, **(own if isinstance(own, dict) else {})}
         lines = []
         for info, cost in zip(record.ops, record.costs, strict=True):
             cells = static_cells(

@@ -2,7 +2,7 @@
 
 Varints are written at fixed width (padded with continuation bits, which every protobuf reader
 takes), so that a million slices are one array. Host tracks carry the measured wall clock, chip
-tracks the modelled clock; both start at zero and say which they are.
+tracks the device's clock, modelled or measured; both start at zero and say which they are.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from temper.files import replacing
 from temper.record.events import Kind
 from temper.report.writers.tracy_zones import HostZone, SourceTable, StringTable, host_zones
 from temper.run.expand import blocks
-from temper.run.memory import usage
-from temper.run.records import ProcessRun, Run
+from temper.run.records import MEASURED, MODELLED, ProcessRun, Run
 
 _SLICE_BEGIN, _SLICE_END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _BYTES_UNIT = 3
 # Memory repeats from call to call; this many calls show it.
 _COUNTED_CALLS = 200
+_VIRTUAL = {MODELLED: " virtual", MEASURED: ""}
 
 
 def write_perfetto(run: Run, path: Path) -> None:
@@ -208,10 +208,12 @@ class _Trace:
         close(float("inf"))
 
     def _chip(self, index: int, process: ProcessRun) -> None:
-        chip = next((r.chip.name for r in process.programs.values()), "chip")
+        record = next(iter(process.programs.values()), None)
+        chip = record.chip.name if record else "chip"
+        basis = record.basis if record else MODELLED
         uuid = 1000 * (index + 1) + 500
         # A process of its own, numbered beyond real ones, keeps the two clocks apart.
-        self._process(uuid, (1 << 30) + index, f"{chip} virtual, modelled clock")
+        self._process(uuid, (1 << 30) + index, f"{chip}{_VIRTUAL[basis]}, {basis} clock")
         device, dispatch, link_in, link_out, dram, sram = range(uuid + 1, uuid + 7)
         self._track(device, "device", uuid)
         self._track(dispatch, "dispatch", uuid)
@@ -219,7 +221,7 @@ class _Trace:
         self._track(link_out, "link from chip", uuid)
         unit = _bytes(8, _number(3, _BYTES_UNIT))
         self._track(dram, "DRAM held", uuid, unit)
-        self._track(sram, "SRAM held", uuid, unit)
+        self._track(sram, "SRAM held of one core", uuid, unit)
         words = self._intern(["dispatch", "inputs", "outputs"])
         counted = 0
         for block in blocks(process):
@@ -245,7 +247,8 @@ class _Trace:
                 some = min(calls, _COUNTED_CALLS - counted)
                 counted += some
                 for track, pool in ((dram, "dram"), (sram, "sram")):
-                    held = np.tile(usage(record.program, pool)[record.launched], some)
+                    used = np.array(record.memory.used(pool), dtype=np.int64)
+                    held = np.tile(used[record.launched], some)
                     self._counter(track, _ns(block.start_ns[:some].ravel()), held)
 
 

@@ -115,7 +115,7 @@ class _Writer:
         }
         chip = run.chip
         self._device = self._strings.add(
-            f"{chip.name if chip else 'chip'} virtual, modelled device clock"
+            f"{chip.name if chip else 'chip'}, {run.basis} device clock"
         )
 
     def write(self) -> None:
@@ -166,7 +166,7 @@ class _Writer:
             self._text(text)
         started = self._run.processes[0].said("unix_ns") if self._run.processes else 0
         out.pack("QQ", started // 10**9, 0)
-        self._text("temper virtual chip: device times are modelled")
+        self._text(f"temper: device times are {self._run.basis}")
         out.pack("Q", 0)  # CPU topology
         out.write(b"\0" * 28)  # no crash
 

@@ -1,0 +1,158 @@
+"""A chosen plan as a program: moves and halos inserted, every value with its memory, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from temper.placement.pieces import Meter, Piece, move
+from temper.placement.report import ValuePlacement
+from temper.placement.search import FAR, Choice, Search
+from temper.placement.ways import Way, WayBook
+from temper.program.allocator import count, tensor_bank_bytes
+from temper.program.op import Op
+from temper.program.program import Program
+from temper.program.tensor import DRAM, TensorSpec
+
+
+class Plan:
+    """One placed program and the reasons behind it."""
+
+    def __init__(self, search: Search, choices: Sequence[Choice], budget: int) -> None:
+        self.search, self.budget = search, budget
+        self.book: WayBook = search.book
+        self.meter: Meter = search.meter
+        self.source: Program = search.program
+        self.values: dict[str, TensorSpec] = dict(self.source.values)
+        self.ops: list[Op] = []
+        self.time_ns = 0.0
+        self.spilled: list[str] = []
+        self.unread_spills: dict[str, str] = {}
+        self._now: dict[str, str] = {}  # value of the source -> its present form
+        self._why: dict[str, str] = {}  # spilled values
+        self.choices = list(choices)
+        for choice in self.choices:
+            self._add_choice(choice)
+        self.program = self.source.replace(values=self.values, ops=tuple(self.ops))
+
+    # --- ops ------------------------------------------------------------------------------------
+
+    def _add_choice(self, choice: Choice) -> None:
+        op = self.source.ops[choice.index]
+        for name in choice.spills:
+            self._spill(name, op, choice)
+        way = choice.way
+        names: dict[int, str] = {}
+        main = next(i for i, piece in enumerate(way.pieces) if piece.main)
+        for i, piece in enumerate(way.pieces):
+            sources = [
+                self._now.get(op.inputs[k], op.inputs[k]) if k >= 0 else names[k]
+                for k in piece.inputs
+            ]
+            if i < main:
+                first = piece.inputs[0]
+                root = op.inputs[first] if first >= 0 else names[first]
+                tag = "halo" if piece.op.kind == "Halo" else piece.output_specs[0].memory.sharding
+                names[-1 - i] = self._fresh(root, tag)
+                self._add(piece, sources, [names[-1 - i]])
+            elif i == main:
+                moved = i + 1 < len(way.pieces)  # results go on to DRAM
+                outs = [self._fresh(n, "sram") if moved else n for n in op.outputs]
+                names[-1 - i] = outs[0]
+                self._add(piece, sources, outs)
+            else:
+                self._add(piece, sources, [op.outputs[i - main - 1]])
+        if choice.kept >= 0:
+            self._now[op.inputs[way.pieces[choice.kept].inputs[0]]] = names[-1 - choice.kept]
+
+    def _spill(self, name: str, op: Op, choice: Choice) -> None:
+        now = self._now.get(name, name)
+        fresh = self._fresh(name, "dram")
+        self._add(move(self.values[now], DRAM, 0, op), [now], [fresh])
+        self._now[name] = fresh
+        self.spilled.append(name)
+        label = op.outputs[0] if op.outputs else op.kind
+        later = self.search.next_use(name, choice.index)
+        if name in op.inputs:
+            why = f"{label} reads it and needs its bytes"
+        elif later == FAR:
+            why = f"made room for {label}"
+        else:
+            why = f"made room for {label}; next read by op {later}"
+        self._why[name] = why
+        if name not in choice.before.read:
+            self.unread_spills[name] = why
+
+    def _add(self, piece: Piece, sources: Sequence[str], outs: Sequence[str]) -> None:
+        op = piece.op
+        self.ops.append(Op(op.kind, tuple(sources), tuple(outs), op.attrs, op.source))
+        for name, spec in zip(outs, piece.output_specs, strict=True):
+            self.values[name] = spec
+        self.time_ns += self.meter.measure(piece)[0]
+
+    def _fresh(self, name: str, tag: str) -> str:
+        stem = f"{name}__{tag}"
+        number, fresh = 1, stem
+        while fresh in self.values:
+            number += 1
+            fresh = f"{stem}{number}"
+        return fresh
+
+    # --- reasons --------------------------------------------------------------------------------
+
+    def decisions(self) -> tuple[ValuePlacement, ...]:
+        """What was decided for every value that an op of the program makes."""
+        made = []
+        for choice in self.choices:
+            op = self.source.ops[choice.index]
+            for place, name in enumerate(op.outputs):
+                spec = self.values[name]
+                reason, obstacle = self._reason(choice, place, name)
+                size = tensor_bank_bytes(spec, self.meter.chip)
+                made.append(ValuePlacement(name, spec.memory, size, reason, obstacle))
+        return tuple(made)
+
+    def _reason(self, choice: Choice, place: int, name: str) -> tuple[str, str]:
+        book, way = self.book, choice.way
+        if book.is_output(name):
+            return "DRAM", "an output of the program"
+        if name in book.forced:
+            return "DRAM", book.forced[name]
+        if not book.sram:
+            return "DRAM", f"level {book.level} keeps tensors in DRAM"
+        ways = self._alternatives(choice)
+        if way.results[place].memory.buffer == "sram":
+            plain = [self._total(choice, w) for w in ways if w.results[place].memory == DRAM]
+            gain = min(plain, default=0.0) - self._total(choice, way)
+            less = f", {gain / 1000:.1f} us less than DRAM" if gain > 0 else ""
+            return f"{way.mode.name}: least modelled time{less}", self._why.get(name, "")
+        return "DRAM", self._obstacle(choice, place, ways)
+
+    def _alternatives(self, choice: Choice) -> tuple[Way, ...]:
+        lies, home = choice.before.lies, self.book.home
+        op = self.source.ops[choice.index]
+        return self.book.ways(choice.index, tuple(lies.get(n, home[n]) for n in op.inputs))
+
+    def _total(self, choice: Choice, way: Way) -> float:
+        """The op and its readers' best answers."""
+        op = self.source.ops[choice.index]
+        return way.run_ns + sum(
+            self.book.readers_ns(name, choice.index, self.book.id(spec), choice.before.lies)
+            for name, spec in zip(op.outputs, way.results, strict=True)
+        )
+
+    def _obstacle(self, choice: Choice, place: int, ways: Sequence[Way]) -> str:
+        inside = [w for w in ways if w.results[place].memory.buffer == "sram"]
+        if not inside:
+            return "the op writes DRAM only"
+        best = min(inside, key=lambda w: self._total(choice, w))
+        more = (self._total(choice, best) - self._total(choice, choice.way)) / 1000
+        if more >= 0:
+            return f"SRAM would take {more:.1f} us more (modelled)"
+        need = self.search.peak_bytes(choice, best)
+        held = choice.before.sram.statistics().allocated_bytes
+        if need > self.budget:
+            return (
+                f"needs {count(need)} B per core with {count(held)} B live; {count(self.budget)} B "
+                f"may be used; costs {-more:.1f} us (modelled)"
+            )
+        return f"later ops need the bytes; costs {-more:.1f} us here (modelled)"
