@@ -8,17 +8,20 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from temper.options import Options
+from temper.passes.attention import simplify_attention
 from temper.passes.batch_norm import fold_batch_norm
 from temper.passes.canonical import canonicalise
 from temper.passes.constants import fold_constants
 from temper.passes.fuse_activations import fuse_activations
-from temper.passes.fuse_attention import fuse_attention, fuse_heads, fuse_rotary
-from temper.passes.fuse_linear import fuse_linear, fuse_transposes, merge_linears
+from temper.passes.fuse_attention import fuse_attention, fuse_rotary
+from temper.passes.fuse_linear import fuse_linear, fuse_transposes
 from temper.passes.fuse_norms import fuse_norms, fuse_softmax
+from temper.passes.heads import fuse_heads
 from temper.passes.program_chains import fuse_chains
 from temper.passes.program_dead import remove_dead
 from temper.passes.program_epilogues import fuse_epilogues
 from temper.passes.program_movement import remove_movement
+from temper.passes.views import cancel_views
 from temper.passes.weight_formats import assign_weight_formats
 
 T = TypeVar("T")
@@ -57,14 +60,19 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     Pass("fuse-softmax", fuse_softmax, "enable_fusing", "softmax written out by hand"),
     Pass("fuse-norms", fuse_norms, "enable_fusing", "layer and rms norm written out by hand"),
     Pass("fuse-linear", fuse_linear, "enable_fusing", "matmul and bias to linear"),
+    Pass("join-views", cancel_views, "enable_layout_optimization",
+         "the same views as below, so that what stands between them is seen side by side"),
     Pass("fuse-attention", fuse_attention, "enable_fusing",
          "scaled dot-product attention written out by hand"),
     Pass("fuse-rotary", fuse_rotary, "enable_fusing", "rotary position embedding"),
     Pass("assign-weight-formats", assign_weight_formats, "",
          "weight formats and overrides put on matmul and linear weights"),
-    Pass("merge-linears", merge_linears, "enable_fusing",
-         "query, key and value projections of one input to one matmul"),
-    Pass("fuse-heads", fuse_heads, "enable_fusing", "split and concat of attention heads"),
+    Pass("simplify-attention", simplify_attention, "enable_fusing",
+         "masks that hide nothing or the future, scales, repeated key heads"),
+    Pass("cancel-views", cancel_views, "enable_layout_optimization",
+         "chains of reshapes, permutes and slices joined, moved past row-wise ops and cancelled"),
+    Pass("fuse-heads", fuse_heads, "enable_fusing",
+         "query, key and value to one matmul and the heads op, in any spelling"),
     Pass("fuse-transposes", fuse_transposes, "experimental_enable_permute_matmul_fusion",
          "a transpose before a matmul to its flag"),
 )  # fmt: skip
