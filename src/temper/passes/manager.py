@@ -88,13 +88,16 @@ PROGRAM_PASSES: tuple[Pass, ...] = (
     Pass("remove-dead", remove_dead, "", "ops whose result nobody reads"),
 )  # fmt: skip
 
+# What tt_enable_torch_fx_fusion_pass switches: fusion on the graph, not on the program.
+_FX_FUSION = frozenset(one.name for one in GRAPH_PASSES if one.option == "enable_fusing")
+
 
 def run_passes(passes: Sequence[Pass], subject: Any, options: Options) -> list[PassReport]:
     """Run those passes that are switched on."""
     reports = []
     for one in passes:
         enabled = not one.option or bool(options[one.option])
-        if one.name.startswith("fuse") and not options["tt_enable_torch_fx_fusion_pass"]:
+        if one.name in _FX_FUSION and not options["tt_enable_torch_fx_fusion_pass"]:
             enabled = False
         started = time.perf_counter()
         hits = one.run(subject, options) if enabled else 0
