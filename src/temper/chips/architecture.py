@@ -50,6 +50,10 @@ class Architecture:
     # Compute. HiFi4 into a float32 Dest can be less exact than HiFi3 on Wormhole (tt-metal 38306).
     exact_fidelity: str
     exp_tile_cycles: float  # exponentials of one tile in softmax; from public kernel measurements
+    # Scaling, exponential and sum of one tile of attention's scores, and what a float32 Dest, which
+    # holds half as many tiles, adds to it; from measured times of equal work in different blocks.
+    score_tile_cycles: float
+    score_fp32_cycles: float
     # One core's requests: time to issue one, and its rate for long ones. The table of one-core
     # transfer rates by size in tt-metal's data_movement/common.cpp, flat below about 1 KiB.
     issue_ns: float
@@ -101,6 +105,8 @@ GRAYSKULL = Architecture(
     row_board="e150",
     exact_fidelity="HiFi4",
     exp_tile_cycles=1400.0,
+    score_tile_cycles=450.0,
+    score_fp32_cycles=200.0,
     issue_ns=45.0,
     issue_sram_ns=23.0,
     core_gbps=22.0,
@@ -127,6 +133,8 @@ WORMHOLE = Architecture(
     row_board="n150",
     exact_fidelity="HiFi3",
     exp_tile_cycles=1400.0,
+    score_tile_cycles=450.0,
+    score_fp32_cycles=200.0,
     issue_ns=36.7,
     issue_sram_ns=18.5,
     core_gbps=28.4,
@@ -151,6 +159,8 @@ BLACKHOLE = Architecture(
     row_board="p150",
     exact_fidelity="HiFi4",
     exp_tile_cycles=700.0,
+    score_tile_cycles=90.0,
+    score_fp32_cycles=0.0,
     issue_ns=41.4,
     issue_sram_ns=24.0,
     core_gbps=50.0,

@@ -20,20 +20,20 @@ _SHOWN = 10  # rejected rows listed one by one
 
 @click.command(
     epilog="Examples: 'temper calibrate --evaluate rows.csv', 'temper calibrate --evaluate "
-    "rows.csv --json', 'temper calibrate rows.csv', 'temper calibrate rows.csv -o mine.json' "
-    "and then TEMPER_COST_DATA=mine.json."
+    "rows.csv --json', 'temper calibrate rows.csv more.csv', 'temper calibrate rows.csv "
+    "-o mine.json' and then TEMPER_COST_DATA=mine.json."
 )
-@click.argument("rows_csv", type=click.Path(path_type=Path))
+@click.argument("rows_csv", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--evaluate", is_flag=True, help="Only compare predictions with the rows.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write the constants to this file."
 )
 @json_option
-def command(rows_csv: Path, evaluate: bool, output: Path | None, as_json: bool) -> None:
+def command(rows_csv: tuple[Path, ...], evaluate: bool, output: Path | None, as_json: bool) -> None:
     """Fit the cost model to ROWS_CSV, or check it with --evaluate.
 
     \b
-    ROWS_CSV has one measured kernel a row. Needed columns: arch, op, kernel_ns (median,
+    Each ROWS_CSV has one measured kernel a row. Needed columns: arch, op, kernel_ns (median,
     nanoseconds), in0_pad, in0_dtype, in0_mem, out0_pad; used when present: source, board,
     cores, avail_cores, traced, fidelity, in1_*, in2_*, out0_*, mm_cfg and its numbers, win_hw
     and the other convolution columns, eltwise_op, misc, date.
@@ -47,10 +47,11 @@ def command(rows_csv: Path, evaluate: bool, output: Path | None, as_json: bool) 
         _fit(rows_csv, output, as_json)
 
 
-def _evaluate(rows_csv: Path, as_json: bool) -> None:
-    from temper.cost.evaluate import evaluate
+def _evaluate(rows_csv: Sequence[Path], as_json: bool) -> None:
+    from temper.cost.evaluate import evaluate_rows
+    from temper.cost.rows import read_all
 
-    result = evaluate(rows_csv)
+    result = evaluate_rows(*read_all(rows_csv))
     if as_json:
         emit_json(result.as_dict())
         return
@@ -98,11 +99,11 @@ def _name(listed: Sequence[Rejected]) -> None:
         console().print(f"  and {len(listed) - _SHOWN} more; --json lists all")
 
 
-def _fit(rows_csv: Path, output: Path | None, as_json: bool) -> None:
+def _fit(rows_csv: Sequence[Path], output: Path | None, as_json: bool) -> None:
     from temper.cost import calibrate, constants, neighbours
-    from temper.cost.rows import read
+    from temper.cost.rows import read_all
 
-    rows, rejected = read(rows_csv)
+    rows, rejected = read_all(rows_csv)
     say = console(stderr=True).print
     if rejected and not as_json:
         say(f"{len(rejected)} rows cannot be used:")

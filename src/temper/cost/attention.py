@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 
 from temper.chips import FIDELITY_PHASES
-from temper.cost.data_movement import moved, route, share_ns
+from temper.cost.data_movement import crowding, moved, route, share_ns
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, kind_of_memory
 from temper.program.attention_config import blocks_a_core
@@ -17,7 +17,9 @@ EXP_CYCLES = 250.0  # decode: approximate exponential and the running sums of on
 # What attention costs beyond its multiplications, from measured times of equal work in blocks of
 # different size: maximum, sum and rescaled output of a row of query tiles at each block of keys,
 # the same for each tile of the head's width, and the start of a block; in cycles.
-ROW_CYCLES, ROW_TILE_CYCLES, BLOCK_CYCLES, SCORE_CYCLES = 1500.0, 70.0, 900.0, 90.0
+ROW_CYCLES, ROW_TILE_CYCLES, BLOCK_CYCLES = 1500.0, 70.0, 900.0
+# One row of a cache: its tiles are waited for, and nothing overlaps them.
+STEP_NS = 700.0
 # Cycles of a tile product over the ideal ones (counters of a Blackhole core, FACTS 2.2).
 PRODUCT = 1.1
 
@@ -60,7 +62,9 @@ def sdpa(work: Work) -> Physics:
     tiles = steps * high * wide  # score tiles of a core; a chunk is computed whole
     phases = FIDELITY_PHASES.get(str(work.attr("fidelity") or "HiFi2"), 2)
     mask = work.inputs[3] if len(work.inputs) > 3 else None
-    cycles = tiles * (dt * 2 * 16 * phases * PRODUCT + SCORE_CYCLES)
+    arch = work.chip.architecture
+    scores = arch.score_tile_cycles + (arch.score_fp32_cycles if work.attr("fp32_acc") else 0.0)
+    cycles = tiles * (dt * 2 * 16 * phases * PRODUCT + scores)
     cycles += steps * (high * (ROW_CYCLES + ROW_TILE_CYCLES * dt) + BLOCK_CYCLES)
     return Physics(
         "sdpa",
@@ -146,12 +150,11 @@ def heads(work: Work) -> Physics:
     x, y = work.x, work.y
     base = moved(work, "heads", x if "Create" in code else y)
     lines = 0.0
-    misc = work.attr("misc", {})
     if "Decode" in code and "Concat" in code:
         _, users, _, depth = _four(x)
         lines = users * ceil_div(depth, 16) * work.page_ns(x, 32)
     elif "Decode" in code:
-        depth = int(misc.get("head_dim") or 128)
+        depth = y.shape[-1] if y.shape else 128
         count = ceil_div(x.shape[-1], depth) if x.shape else 1
         lines = count * ceil_div(depth, 16) * work.page_ns(x, 32)
     kind = (code, route(work))
@@ -162,32 +165,52 @@ def heads(work: Work) -> Physics:
     return Physics("heads", kind, base.cores, base.serial, overlap, base.size)
 
 
+def fills_cache(work: Work) -> bool:
+    """Whether a prompt is copied into a cache, rather than one token of each user put into tiles.
+
+    ``UpdateKVCacheOperation`` does both: an update has one row for each of the cache's users.
+    """
+    if "Fill" in work.code or "Padded" in work.code or "Fill" in work.op.kind:
+        return True
+    if "UpdateKVCache" not in work.code or len(work.inputs) < 2:
+        return False
+    users, rows = _four(work.inputs[0])[0], _four(work.inputs[1])[2]
+    return rows not in (users, ceil_div(users, TILE) * TILE)
+
+
 def kv_cache(work: Work) -> Physics:
-    code = work.code
+    """Fill: tiles are copied. Update: a row of tiles is read, opened, changed and written back."""
     cache = work.x
     new = work.inputs[1] if len(work.inputs) > 1 else work.x
-    _, kv_heads, _, depth = _four(cache)
-    if "Fill" in code:
-        cores = work.cores(float(new.tiles))
+    blocks, kv_heads, length, depth = _four(cache)
+    dt = ceil_div(depth, TILE)
+    fill = fills_cache(work)
+    crowded = 1.0
+    if fill:
+        cores = work.cores(float(new.tiles // dt))
+        steps = 0
         tiles = math.ceil(new.tiles / cores)
-        work_tiles = 0.0
     else:
-        _, users, _, _ = _four(new)
-        cores = work.cores(float(users))
-        tiles = math.ceil(users / cores) * kv_heads * ceil_div(depth, TILE)
-        work_tiles = float(tiles)
-        if "Fused" in code:
-            tiles = math.ceil(2 * users / cores) * kv_heads * ceil_div(depth, TILE)
-    both = float(tiles * cores * cache.page_bytes * 2)
+        paged = "Paged" in work.code
+        users = _four(new)[1] if paged else _four(new)[2]
+        both = 2 if "Fused" in work.code else 1  # keys and values
+        cores = work.cores(float(users * both if paged else kv_heads))
+        steps = math.ceil(users * both * kv_heads / cores)
+        tiles = steps * dt
+        if blocks == users:
+            stride = kv_heads * ceil_div(length, TILE) * dt
+            crowded = crowding(dt, stride, users, work.chip.dram_banks)
+    moved_bytes = float(tiles * cores * cache.page_bytes * 2)
     return Physics(
         "kv_cache",
-        (code, SHORT[cache.format]),
+        ("fill" if fill else "update", work.code, SHORT[cache.format]),
         cores,
-        {**work.launch(), "cores": 10.0 * cores},
+        {**work.launch(), "cores": 10.0 * cores, "steps": steps * STEP_NS},
         {
-            "dram": work.dram_ns(both),
+            "dram": work.dram_ns(moved_bytes),
+            "dram_crowd": work.dram_ns(moved_bytes) * (crowded - 1),
             "noc": tiles * 2 * work.page_ns(cache),
-            "compute": work.cycles_ns(work_tiles * 300.0),
+            "compute": work.cycles_ns(0.0 if fill else tiles * 300.0),
         },
-        size=both,
+        size=moved_bytes,
     )

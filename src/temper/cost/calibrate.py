@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +22,8 @@ from temper.cost.work import Work
 from temper.errors import TemperError
 
 Trees = dict[str, fit.Tree]  # arch -> tree
+# How far sources of many rows are kept from outvoting the others: 0 not at all, 1 wholly.
+SOURCE_SHARE = 0.3
 # A node has its own band from this many held-out rows on.
 BAND_ROWS = 30
 # Held-out residuals show what unseen sources do; a band slightly wider than their 10-90% range
@@ -81,7 +83,7 @@ def fit_family(
     serial = tuple(sorted({n for p in terms for n in p.serial}))
     overlap = tuple(sorted({n for p in terms for n in p.overlap}))
     kernel_ns = [r.kernel_ns for r in rows]
-    weight = [r.weight for r in rows]
+    weight = _weights(rows)
     arch = np.array([r.chip.arch for r in rows])
     source = np.array([r.source for r in rows])
 
@@ -120,6 +122,14 @@ def fit_family(
     return FittedFamily(
         name, power, serial, overlap, whole, rows, table.variants, terms, held_out, in_fit
     )
+
+
+def _weights(rows: Sequence[Row]) -> list[float]:
+    """A row's own weight, and less for rows of a source that has many."""
+    counts = Counter((r.chip.arch, r.source) for r in rows)
+    raw = [r.weight * counts[r.chip.arch, r.source] ** -SOURCE_SHARE for r in rows]
+    scale = sum(r.weight for r in rows) / sum(raw)
+    return [w * scale for w in raw]
 
 
 def run(

@@ -32,17 +32,21 @@ def conv2d(work: Work) -> Physics:
     sharding = y.memory.sharding if y.memory.sharded else "interleaved"
     mine_n = nt  # output-channel tiles whose weights one core receives
     across = 1  # cores that share the rows of an output and split its channels
+    inner = int(kernel[0])  # blocks of the depth: rows of the kernel, of each group of channels
     if sharding == "block":
-        across = max(1, math.isqrt(cores))
+        across = int(work.attr("num_cores_c") or 0) or max(1, math.isqrt(cores))
         if y.memory.grid and y.memory.grid[1] > 1:
             across = min(y.memory.grid[0], cores)
+        along = int(work.attr("num_cores_nhw") or 0) or max(1, cores // across)
         mine_n = ceil_div(nt, across)
-        high = math.ceil(mt / max(1, cores // across))
+        high = math.ceil(mt / along)
+        inner *= across
         # Each of them gathers and tilizes its own input channels, then sends them to the others.
         channels = ceil_div(channels, across)
     elif sharding == "width":
         mine_n = ceil_div(nt, cores)
         high = mt
+        inner *= min(cores, ceil_div(channels, TILE))
     else:
         high = math.ceil(mt / cores)
     mine = high * mine_n
@@ -56,6 +60,8 @@ def conv2d(work: Work) -> Physics:
         int(kernel[1]) * channels * x.element_bytes / CORE_GBPS[work.chip.arch],
     )
     positions = high * TILE
+    # Weights come again for each block of rows.
+    again = math.ceil(positions / (int(work.attr("act_block_h") or 0) or positions))
     split = max(1, mine // max(1, 8 * nt))
     return Physics(
         "conv2d",
@@ -63,7 +69,7 @@ def conv2d(work: Work) -> Physics:
         cores,
         {
             **work.launch(),
-            "blocks": 500.0 * max(1, math.ceil(kt / max(1, kt // window))),
+            "blocks": 500.0 * inner * again,
             "sfpu": work.epilogue_ns(mine),
         },
         {
@@ -71,6 +77,8 @@ def conv2d(work: Work) -> Physics:
             "unpack": work.cycles_ns(macs * (TILE_BYTES[weight.format] / 64 + 16)),
             "noc": positions * int(kernel[0]) * piece_ns,
             "tilize": work.cycles_ns(gathered * TILIZE_CYCLES),
+            "spill": work.spill_ns(float(mine), inner),
+            "pack": work.cycles_ns(mine * TILE_BYTES[y.format] / 16),
             "noc_sent": high * kt * 2048.0 / CORE_GBPS[work.chip.arch] if across > 1 else 0.0,
             "dram": work.dram_ns(float(weight_bytes)) + work.dram_ns(dram_bytes(x) + dram_bytes(y)),
             "noc_weights": kt
@@ -89,15 +97,17 @@ def halo(work: Work) -> Physics:
     cores = work.cores(float(y.pages))
     tiled = x.layout == "tile"
     tiles = math.ceil(x.tiles / cores) if tiled else 0
-    rows = math.ceil(math.prod(x.shape[:-1]) / cores) if x.shape else 1
+    # What goes out counts: padding, and rows that several cores need. Rows leave in long runs
+    # unless they are put together from tiles.
+    rows = math.ceil(math.prod(y.shape[:-1]) / cores) if tiled and y.shape else 0
     return Physics(
         "halo",
         (("T" if tiled else "R"), x.memory.sharding),
         cores,
         {**work.launch()},
         {
-            "noc": x.size_bytes / cores / CORE_GBPS[work.chip.arch],
-            "noc_rows": rows * 10.0,
+            "noc": y.size_bytes / cores / CORE_GBPS[work.chip.arch],
+            "noc_rows": rows * 5.0,
             "compute": work.cycles_ns(tiles * 200.0),
         },
         size=float(x.size_bytes),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from functools import lru_cache
 
 from temper.cost.records import Physics
 from temper.cost.work import CORE_GBPS, SHORT, Work, kind_of_memory, letter
-from temper.program.tensor import TensorSpec
+from temper.program.tensor import TILE, TensorSpec, ceil_div
 
 
 def rows_of(spec: TensorSpec) -> float:
@@ -63,8 +65,69 @@ def smaller(work: Work) -> TensorSpec:
     return work.x if work.x.size_bytes <= work.y.size_bytes else work.y
 
 
+def page_grid(spec: TensorSpec) -> list[int]:
+    """The pages of a tensor, one entry a dimension: tiles, or rows."""
+    shape = list(spec.shape) or [1]
+    if spec.layout == "row_major":
+        return shape[:-1] or [1]
+    shape = [1, *shape] if len(shape) < 2 else shape
+    return [*shape[:-2], ceil_div(shape[-2], TILE), ceil_div(shape[-1], TILE)]
+
+
+@lru_cache(maxsize=16384)
+def crowding(run: int, stride: int, runs: int, banks: int) -> float:
+    """How much longer the busiest bank works than the average one.
+
+    ``runs`` runs of consecutive pages are touched, each starting ``stride`` pages after the last.
+    """
+    load = [0] * banks
+    for i in range(min(runs, banks)):
+        start = i * stride
+        for j in range(run % banks):
+            load[(start + j) % banks] += 1
+    whole = run // banks * min(runs, banks)
+    pages = whole * banks + sum(load)
+    return (whole + max(load)) * banks / max(pages, 1) if runs > 1 else 1.0
+
+
+def sliced_pages(whole: TensorSpec, part: TensorSpec) -> tuple[int, int, int]:
+    """Consecutive pages of one run of a slice, the stride of the runs, and their number."""
+    inside, outside = page_grid(whole), page_grid(part)
+    outside = [1] * (len(inside) - len(outside)) + outside
+    inside = [1] * (len(outside) - len(inside)) + inside
+    run = stride = 1
+    position = len(inside)
+    while position > 0:
+        position -= 1
+        run, stride = run * outside[position], stride * inside[position]
+        if inside[position] != outside[position]:
+            break
+    return run, stride, max(1, math.prod(outside[:position]))
+
+
+# A copy of one element by a core, and the wait for a row that cannot be read in place.
+ELEMENT_NS, MISALIGNED_NS = 29.0, 500.0
+
+
 def slice_(work: Work) -> Physics:
-    return moved(work, "slice", smaller(work))
+    """Part of a tensor: its pages may lie on few banks, its rows across what a bank delivers."""
+    part = smaller(work)
+    base = moved(work, "slice", part)
+    whole = work.x if part is work.y else work.y
+    serial, overlap = dict(base.serial), dict(base.overlap)
+    if whole.memory.buffer == "dram":
+        crowded = crowding(*sliced_pages(whole, part), work.chip.dram_banks)
+        overlap["dram_crowd"] = work.dram_ns(float(part.size_bytes)) * (crowded - 1)
+        overlap["dram_rows"] = work.requests_ns(whole, float(part.pages) * crowded)
+    else:
+        overlap["dram_rows"] = overlap["dram_crowd"] = 0.0
+    rows, elements = rows_of(part) / base.cores, math.prod(part.shape) / base.cores
+    begins, steps = work.attr("begins") or [], work.attr("steps") or []
+    offset = begins[-1] * part.element_bytes if begins else 0
+    across = part.layout == "row_major" and offset % work.chip.dram_alignment
+    serial["misaligned"] = math.ceil(rows) * MISALIGNED_NS if across else 0.0
+    serial["elements"] = elements * ELEMENT_NS if any(s > 1 for s in steps) else 0.0
+    return replace(base, serial=serial, overlap=overlap)
 
 
 def to_interleaved(work: Work) -> Physics:
@@ -83,8 +146,10 @@ def move(work: Work) -> Physics:
     base = moved(work, "move", work.y)
     if kind_of_memory(work.y) != "sharded":
         return base
-    overlap = {"noc": base.overlap["noc"], "dram": 0.0, "noc_pages": 0.0, "noc_rows": 0.0}
-    return Physics("move", ("sharded",), base.cores, base.serial, overlap, base.size)
+    # A shard is copied inside its own SRAM, in one piece.
+    overlap = {"noc_local": base.overlap["noc"] / 2}
+    serial = {"launch": work.chip.launch_floor_ns / 2}
+    return Physics("move", ("sharded",), base.cores, serial, overlap, base.size)
 
 
 def concat(work: Work) -> Physics:
@@ -110,12 +175,18 @@ def gather(work: Work) -> Physics:
 
 
 def generic(work: Work) -> Physics:
-    """Any op that no family knows: bytes, pages and tiles of everything it touches."""
+    """Any op that no family knows: bytes, pages and tiles of everything it touches.
+
+    Of a tensor larger than all others together only a part can matter, as in a cache.
+    """
     tensors = (*work.inputs, *work.outputs)
     largest = max(tensors, key=lambda s: s.size_bytes)
     cores = work.cores(float(largest.pages))
-    size = float(sum(s.size_bytes for s in tensors))
-    in_dram = float(sum(s.size_bytes for s in tensors if s.memory.buffer == "dram"))
+    every = sum(s.size_bytes for s in tensors)
+    shares = [min(1.0, max(every - s.size_bytes, 1) / max(s.size_bytes, 1)) for s in tensors]
+    parts = list(zip(tensors, shares, strict=True)) if len(tensors) > 1 else [(largest, 1.0)]
+    size = float(sum(s.size_bytes * part for s, part in parts))
+    in_dram = float(sum(s.size_bytes * part for s, part in parts if s.memory.buffer == "dram"))
     return Physics(
         "other",
         (work.code, route(work)),
@@ -123,8 +194,8 @@ def generic(work: Work) -> Physics:
         work.launch(),
         {
             "dram": work.dram_ns(in_dram),
-            "noc": sum(share_ns(work, s, cores) for s in tensors),
-            "compute": work.cycles_ns(sum(s.tiles for s in tensors) / cores * 100.0),
+            "noc": sum(share_ns(work, s, cores, s.pages * part) for s, part in parts),
+            "compute": work.cycles_ns(sum(s.tiles * part for s, part in parts) / cores * 100.0),
         },
         size=size,
     )

@@ -11,6 +11,9 @@ from temper.program.tensor import TensorSpec
 # Unpack, one FPU pass and pack of one tile when nothing else limits (FACTS 2.3, 2.5).
 TILE_CYCLES = 110.0
 
+# From a request to its answer, over half of the chip.
+WAIT_NS = {"dram": 500.0, "sram": 200.0}
+
 
 def memory_kind(work: Work) -> str:
     """How the kernel reaches its tensors, the slowest way deciding."""
@@ -44,6 +47,9 @@ def _stream(
         for spec in inputs
         if kind_of_memory(spec) != "sharded"
     )
+    # A reader waits for the tiles of one step before it asks for those of the next.
+    apart = {kind_of_memory(spec) for spec in inputs} - {"sharded"}
+    wait = WAIT_NS["dram" if "dram" in apart else "sram"] if apart else 0.0
     writes = rounds * work.page_ns(y) if kind_of_memory(y) != "sharded" else 0.0
     elements = y.tiles if y.layout == "tile" else max(1.0, y.page_bytes / 2048 * rounds) * cores
     tiles = -(-int(elements) // cores)
@@ -57,6 +63,7 @@ def _stream(
         {
             "dram": work.dram_ns(bytes_dram),
             "noc": max(reads, writes) * (per_core / rounds if rounds else 1.0) + 1e-3,
+            "noc_wait": rounds * wait,
             "compute": work.cycles_ns(tiles * TILE_CYCLES * wide),
             "sfpu": work.cycles_ns(tiles * sfpu_cycles),
         },

@@ -69,7 +69,11 @@ PHYSICS: Mapping[str, Callable[[Work], Physics]] = {
 }
 
 # Exponent that joins overlapped terms: 1 adds them, a large one takes the longest.
-POWER = {"matmul": 3.0, "binary": 1.5, "conv2d": 1.5, "reshape": 1.5, "other": 2.0}
+POWER = {
+    "matmul": 4.0, "heads": 3.0, "interleaved_to_sharded": 3.0, "conv2d": 1.5, "unary": 1.5,
+    "reshape": 1.5, "transpose": 1.5, "rmsnorm": 1.5, "reduce": 1.5, "sdpa": 1.5, "slice": 1.2,
+    "tilize": 1.2, "typecast": 1.2, "other": 2.0,
+}  # fmt: skip
 
 
 def family_of(work: Work) -> str:

@@ -26,8 +26,11 @@ Tree = dict[Path, "Node"]
 ARCHES = tuple(reversed(ARCHITECTURES))
 # Log error at which a residual stops counting quadratically; near the noise of repeats.
 NOISE = 0.12
-# How far (log) a factor may lie: root from nominal, child from parent, next arch from the last.
-PULL_ROOT, PULL_CHILD, PULL_ARCH = 0.8, 0.4, 0.7
+# How far (log) a factor may lie: the root from nominal, kernels from the root, finer ones from
+# their parent. The root stays near the physics, because kernels without rows take its factors.
+PULL_ROOT, PULL_FIRST, PULL_CHILD = 0.4, 0.8, 0.4
+# The same for the next arch from the one before: its root, and its kernels.
+PULL_ROOT_ARCH, PULL_ARCH = 0.35, 0.7
 MIN_ROWS = 6
 STEPS = 60
 TINY = 1e-3  # ns; keeps logarithms and powers defined
@@ -149,12 +152,12 @@ def fit_tree(rows: Table, power: float, base: Tree | None = None) -> Tree:
         index = groups.get(path, [])
         start, pull = np.zeros(width), PULL_ROOT
         if base and path in base:
-            start, pull = base[path].theta + shift, PULL_ARCH
+            start, pull = base[path].theta + shift, PULL_ARCH if path else PULL_ROOT_ARCH
         elif path:
             parent = path[:-1]
             while parent not in tree:
                 parent = parent[:-1]
-            start, pull = tree[parent].theta, PULL_CHILD
+            start, pull = tree[parent].theta, PULL_CHILD if len(path) > 1 else PULL_FIRST
         if len(index) >= (MIN_ROWS if path else 1):
             theta = fit_node(rows.pick(np.array(index)), start, pull, power)
             tree[path] = Node(theta, len(index))

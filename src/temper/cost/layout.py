@@ -12,6 +12,8 @@ from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory, letter
 from temper.program.tensor import TILE, TensorSpec, ceil_div
 
+# The least that a request to a DRAM bank takes, and the store of one byte of padding by a core.
+BANK_REQUEST_NS, PAD_CYCLES = 5.0, 0.8
 # Unpack, tilize or untilize, and pack of one bfloat16 tile (public kernel measurements).
 TILIZE_CYCLES = 80.0
 SHUFFLE_CYCLES = 150.0  # the same for a tile that is put together from others
@@ -29,27 +31,33 @@ def _relayout(work: Work, family: str, tiled: TensorSpec, rowed: TensorSpec) -> 
     rows = rows_of(rowed)
     # More cores than tile rows means that several cores share a row and its bank.
     sharing = max(1.0, min(cores / tall, float(wide)))
-    pieces = rows * sharing / cores
+    mine = math.ceil(tall * sharing / cores) * min(rows / tall, TILE)  # pieces of a core
     piece_bytes = rowed.page_bytes / sharing
     # Those cores walk down the rows together, so one bank serves them all at a time.
     # Tall tensors are split both ways, and groups of cores meet different banks.
-    apart = 8 if tall >= 16 and "ValPadding" not in work.code else 1
-    spread = rowed.size_bytes / work.chip.architecture.bank_gbps / apart if cores > tall else 0.0
+    apart = 8 if tall >= 16 else 1
+    each_ns = max(BANK_REQUEST_NS, piece_bytes / work.chip.architecture.bank_gbps)
+    spread = rows * sharing * each_ns / apart if cores > tall else 0.0
     local = kind_of_memory(work.x) == kind_of_memory(work.y) == "sharded"
     if local:
-        pieces = spread = 0.0
+        mine = spread = 0.0
     wideness = tiled.element_bytes / 2 + rowed.element_bytes / 2
     both = (work.x.memory.buffer == "dram") + (work.y.memory.buffer == "dram")
+    # The reader writes the padding of its tiles word by word.
+    padding = tiled.tiles * TILE * TILE - math.prod(rowed.shape) if family == "tilize" else 0
+    padding_ns = work.cycles_ns(padding / cores * rowed.element_bytes * PAD_CYCLES)
+    padded = "pad" if padding or "ValPadding" in work.code or "Unpadding" in work.code else "whole"
     return Physics(
         family,
-        (f"{letter(work.x)}{letter(work.y)}:{route(work)}", SHORT[work.y.format], work.code),
+        (f"{padded}:{route(work)}", SHORT[work.y.format]),
         cores,
-        {**work.launch(), "cores": 10.0 * cores},
+        {**work.launch(), "cores": 10.0 * cores, "padding": padding_ns},
         {
             "dram": work.dram_ns((work.x.size_bytes + work.y.size_bytes) / 2 * both),
-            "noc": math.ceil(pieces) * work.page_ns(rowed, piece_bytes),
+            "noc": math.ceil(mine) * work.page_ns(rowed, piece_bytes),
             "noc_tiles": 0.0 if local else share_ns(work, tiled, cores),
             "noc_bank": spread,
+            "dram_rows": work.requests_ns(rowed, rows * sharing) if not local else 0.0,
             "compute": work.cycles_ns(tiles * TILIZE_CYCLES * max(1.0, wideness / 2)),
         },
         size=float(tiled.size_bytes),

@@ -53,7 +53,14 @@ def physics(work: Work) -> Physics:
     out_tiles = m_all * nt * outer
     cores = work.context.cores or int(config.get("cores") or 0) or work.cores(out_tiles)
     pcm, pcn = config.get("per_core_m"), config.get("per_core_n")
-    if pcm and pcn:
+    if name == "MatmulMultiCoreReuseMultiCastDRAMSharded":
+        # One core a bank computes what the bank holds; the others only lend their SRAM.
+        pcm, pcn = m_all, ceil_div(nt, work.chip.dram_banks)
+        share, rounds = pcm * pcn, 1.0
+    elif name == "MinimalMatmul":
+        pcm, pcn = _minimal(m_all, nt, cores)
+        share, rounds = pcm * pcn, float(passes)
+    elif pcm and pcn:
         rounds = passes * max(1.0, out_tiles / passes / (pcm * pcn * cores))
         share = pcm * pcn * math.ceil(rounds - 1e-9)
     else:
@@ -74,6 +81,9 @@ def physics(work: Work) -> Physics:
     moved = dram_bytes(a) + dram_bytes(y)
     rate = work.chip.noc_bytes_per_cycle * work.chip.clock_ghz
     blocks = math.ceil(kt / kb) * rounds * again_a * again_b
+    # A core asks for the tiles that it then sends on (or keeps) one by one.
+    read_a = 0.0 if kind_of_memory(a) == "sharded" else work.page_ns(a)
+    read_b = 0.0 if b.memory.sharded else work.page_ns(b)
     variant = (
         name,
         f"{kind_of_memory(a)}-{kind_of_memory(b)}-{kind_of_memory(y)}",
@@ -91,10 +101,20 @@ def physics(work: Work) -> Physics:
             "dram": work.dram_ns(moved),
             "noc": kt * (pcm * size_a * again_a + pcn * size_b * again_b) * rounds / rate,
             "pack": work.cycles_ns(share * size_y / 16),
+            "spill": work.spill_ns(share, math.ceil(kt / kb)),
+            "noc_a": kt * pcm * again_a * rounds * read_a,
+            "noc_b": kt * pcn * again_b * rounds * read_b,
         },
         size=2.0 * out_tiles * kt * 32768,
         matrix_ns=work.products_ns(float(out_tiles * kt), phases, cores),
     )
+
+
+def _minimal(mt: int, nt: int, cores: int) -> tuple[int, int]:
+    """Tiles of a core's share in ``minimal_matmul``, which cuts both sides over a grid."""
+    short = next(s for s in range(math.isqrt(cores), 0, -1) if cores % s == 0)
+    ways = [(ceil_div(mt, rows), ceil_div(nt, cores // rows)) for rows in (short, cores // short)]
+    return min(ways, key=math.prod)
 
 
 def padded(work: Work) -> list[Work]:

@@ -6,7 +6,7 @@ import math
 
 from temper.cost.data_movement import route, share_ns
 from temper.cost.records import Physics
-from temper.cost.work import SHORT, Work, letter
+from temper.cost.work import SHORT, Work, kind_of_memory, letter
 from temper.program.tensor import TILE, ceil_div
 
 
@@ -17,8 +17,12 @@ def _reading(
     units: float,
     cycles: float,
     passes: float = 1.0,
+    wait: float = 0.0,
 ) -> Physics:
-    """Every core reads its share of the input, maybe several times, and writes the output."""
+    """Every core reads its share of the input, maybe several times, and writes the output.
+
+    ``wait`` is the time from asking for a tile to its arrival, where they come one by one.
+    """
     x, y = work.x, work.y
     cores = work.cores(units)
     in_dram = sum(s.size_bytes for s in (x, y) if s.memory.buffer == "dram")
@@ -31,11 +35,15 @@ def _reading(
         {
             "dram": work.dram_ns(float(in_dram) * passes),
             "noc": share_ns(work, x, cores) * passes + share_ns(work, y, cores),
+            "noc_wait": tiles * (0.0 if kind_of_memory(x) == "sharded" else wait),
             "compute": work.cycles_ns(tiles * 100.0),
             "sfpu": work.cycles_ns(tiles * cycles),
         },
         size=float(x.size_bytes),
     )
+
+
+TILE_WAIT_NS = 350.0
 
 
 def reduce(work: Work) -> Physics:
@@ -48,18 +56,36 @@ def reduce(work: Work) -> Physics:
     fast = "Fast" in work.code
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
     units = float(work.y.tiles) if fast or dim == "H" else float(x.tiles / wide)
-    return _reading(
-        work, "reduce", ("NC" if fast else dim, route(work), SHORT[x.format]), units, 0.0
-    )
+    variant = ("NC" if fast else dim, route(work), SHORT[x.format])
+    return _reading(work, "reduce", variant, units, 0.0, wait=0.0 if fast else TILE_WAIT_NS)
 
 
 def softmax(work: Work) -> Physics:
     x = work.x
+    misc = work.attr("misc", {})
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
     # Tiles of one row that fit in SRAM are read once; longer rows are read again for each pass.
-    passes = 1.0 if wide <= 64 else 3.0
+    passes = 1.0 if wide < 64 else 3.0
+    # Files of 2025 and before name the stable form; ttnn's default has been stable since.
+    told = misc.get("numeric_stable", work.attr("numeric_stable") and not work.attr("older"))
+    stable = str(told).lower() == "true"
     exp = work.chip.architecture.exp_tile_cycles
-    return _reading(work, "softmax", (route(work),), float(x.tiles / wide), exp + 400.0, passes)
+    cycles = exp + 150.0 + (exp + 300.0 if stable else 0.0)  # the maximum is found first
+    variant = ("stable" if stable else "plain", route(work))
+    return _reading(work, "softmax", variant, _lines(work, wide), cycles, passes)
+
+
+def _lines(work: Work, wide: int) -> float:
+    """Lines of tiles that are reduced one by one: along a row, down a column, or across."""
+    x = work.x
+    rank = len(x.shape)
+    dim = int(work.attr("misc", {}).get("dim", work.attr("dim", -1)))
+    back = dim - rank if dim >= 0 else dim
+    if back == -2:
+        return float(x.tiles / ceil_div(x.shape[-2], TILE))
+    if back < -2:
+        return float(x.tiles / x.shape[back])
+    return float(x.tiles / wide)
 
 
 def topk(work: Work) -> Physics:

@@ -32,6 +32,14 @@ _CYCLES: dict[str, tuple[float, float]] = {
     "ge": (350, 300), "le": (350, 300), "eq": (350, 300), "ne": (350, 300),
     "logical_and": (350, 300), "logical_or": (350, 300), "logical_not": (300, 260),
     "remainder": (1800, 1500), "fmod": (1800, 1500), "digamma": (6000, 5000),
+    # Put together from the sequences above: a logarithm of a root, two exponentials, a reciprocal.
+    "asinh": (2400, 2100), "acosh": (2300, 2000), "atanh": (2400, 2100), "sinh": (1600, 1300),
+    "cosh": (1600, 1300), "rpow": (3000, 2500), "logit": (3000, 2600), "tanhshrink": (950, 900),
+    "cbrt": (860, 800), "i0": (1500, 1350), "i1": (3000, 2700), "hardmish": (500, 450),
+    "polygamma": (20000, 6000), "multigammaln": (38000, 30000), "glu": (2100, 1900),
+    "reglu": (300, 280), "swiglu": (1500, 1400), "geglu": (3300, 3100), "xlogy": (1700, 1400),
+    "hypot": (1300, 1200), "logaddexp": (3600, 2300), "logaddexp2": (2900, 2300),
+    "xielu": (1900, 1400), "selu_approx": (1600, 1000), "tanh_approx": (222, 222),
 }  # fmt: skip
 _UNKNOWN = (500.0, 450.0)
 

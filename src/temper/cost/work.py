@@ -11,11 +11,13 @@ from temper.cost.records import Context
 from temper.cost.sfpu import epilogue_cycles
 from temper.program.op import Op
 from temper.program.table import KINDS
-from temper.program.tensor import TILE, TensorSpec
+from temper.program.tensor import TILE, TILE_BYTES, TensorSpec
 
 ISSUE_NS = {arch.name: arch.issue_ns for arch in ARCHITECTURES.values()}
 ISSUE_SRAM_NS = {arch.name: arch.issue_sram_ns for arch in ARCHITECTURES.values()}
 CORE_GBPS = {arch.name: arch.core_gbps for arch in ARCHITECTURES.values()}
+# A bank takes this long for one short request, however few bytes it asks for.
+REQUEST_NS = 16.0
 SHORT = {
     "float32": "f32", "bfloat16": "bf16", "bfloat8_b": "bfp8", "bfloat4_b": "bfp4",
     "bfloat2_b": "bfp2", "uint32": "u32", "int32": "i32", "uint16": "u16", "uint8": "u8",
@@ -54,11 +56,11 @@ class Work:
 
     @property
     def code(self) -> str:
-        """The profiler's op code."""
+        """The profiler's op code, without the suffix that it has had since 2025."""
         if "code" in self.op.attrs:
-            return str(self.op.attrs["code"])
+            return str(self.op.attrs["code"]).removesuffix("DeviceOperation")
         kind = KINDS.get(self.op.kind)
-        return kind.code if kind else self.op.kind
+        return kind.code.removesuffix("DeviceOperation") if kind else self.op.kind
 
     @property
     def grid_known(self) -> bool:
@@ -95,11 +97,27 @@ class Work:
         # The board of a row may have other cores than the chip; its DRAM is the same.
         return size_bytes / self.chip.dram_streaming_gbps
 
+    def requests_ns(self, spec: TensorSpec, count: float) -> float:
+        """Time of all DRAM banks to serve so many short requests."""
+        if spec.memory.buffer != "dram":
+            return 0.0
+        return count * REQUEST_NS / self.chip.dram_banks
+
     def products_ns(self, products: float, phases: int, cores: int) -> float:
         """Time of so many cores' matrix engines at their peak for products of two tiles."""
         return (
             self.cycles_ns(products * phases * 2 * TILE**3 / self.chip.flop_per_cycle_lofi) / cores
         )
+
+    def spill_ns(self, tiles: float, blocks: float) -> float:
+        """Time of a core's packer and unpacker for partial sums between blocks of the depth.
+
+        The packer writes 16 bytes a cycle; without accumulation in SRAM the unpacker loads the
+        sums again, 64 bytes a cycle.
+        """
+        size = TILE_BYTES["float32" if self.attr("fp32_acc") else "bfloat16"]
+        cycles = size / 16 + (0 if self.attr("packer_l1_acc") else size / 64)
+        return self.cycles_ns(tiles * max(0.0, blocks - 1) * cycles)
 
     def epilogue_ns(self, tiles: float) -> float:
         """Time of a core's vector unit for the op's fused activations on so many output tiles."""
