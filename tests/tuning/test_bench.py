@@ -160,6 +160,7 @@ def test_the_command_compares_two_settings_side_by_side() -> None:
     made = json.loads(ran.stdout)
     assert made["temper"]["settings"]["optimization_level"] == 2
     versus = made["temper"]["versus"]
-    assert versus["result"]["modelled"]["call_ns"] > made["temper"]["modelled"]["call_ns"]
+    # Level 2 is chosen for the device's time; without a trace the host's dispatch hides it here.
+    assert versus["result"]["modelled"]["device_ns"] > made["temper"]["modelled"]["device_ns"]
     # A busy host may disturb the calls; then no speed-up is claimed.
     assert versus["refused"] == (ran.exit_code == 1) == (versus["measured"] is None)

@@ -61,7 +61,7 @@ def place_with_report(
     asked = settings.get("trace_region_size") if traced else 0
     trace = int(asked or 0)
     wanted = settings.get("enable_sram")
-    sram = level >= 2 if wanted is None else bool(wanted)
+    sram = (level >= 2 if wanted is None else bool(wanted)) and cap > 0
     meter = Meter(chip, estimate or _modelled())
     sliced = slice_windows(convolutions_to_matmuls(_host_weights(program)), chip)
 
