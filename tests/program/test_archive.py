@@ -97,9 +97,11 @@ def test_an_unsound_program_is_not_saved(tmp_path: Path) -> None:
              tmp_path / "p")  # fmt: skip
     with pytest.raises(UsageError, match="cannot be saved"):
         save(small_program(), {"w": np.array([1j])}, tmp_path / "p")
-    with pytest.raises(TemperError, match="cannot write"):
-        save(small_program(), {}, tmp_path / "no" / "such" / "folder")
     assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(TemperError, match="cannot write"):
+        save(small_program(), {}, tmp_path / "file" / "p")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def change_program(**changes: object) -> Callable[[dict[str, bytes]], None]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import torch
 
+from temper.files import write_text
 from temper.options import Options
 from temper.program import Op, Program
 from temper.program.archive import save
@@ -25,11 +25,11 @@ def export(
         paths = set(program.weights.values()) if options["export_tensors"] else set()
         arrays = {p: weights[p].detach().cpu().float().numpy() for p in sorted(paths)}
         save(program, arrays, folder / f"{name}.temper")
-        _write(folder / f"{name}.txt", to_text(program))
+        write_text(folder / f"{name}.txt", to_text(program))
     if options["ttnn_perf_metrics_enabled"]:
         asked = Path(options["ttnn_perf_metrics_output_file"] or "perf_metrics.json")
         target = asked.with_name(f"{asked.stem}_{index}{asked.suffix or '.json'}")
-        _write(target, json.dumps(perf_metrics(program), indent=2) + "\n")
+        write_text(target, json.dumps(perf_metrics(program), indent=2) + "\n")
 
 
 def perf_metrics(program: Program) -> dict[str, int]:
@@ -54,10 +54,3 @@ def perf_metrics(program: Program) -> dict[str, int]:
         ),
         "system_memory_ops": len(program.ops) - len(device),
     }
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)

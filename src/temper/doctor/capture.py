@@ -17,7 +17,7 @@ from typing import Any
 
 from temper.doctor.examination import run
 from temper.doctor.registry import Context
-from temper.errors import UsageError
+from temper.files import replacing
 from temper.machine import telemetry
 from temper.machine.commands import CommandOutput
 from temper.machine.facts import HostFacts
@@ -111,20 +111,16 @@ def capture(machine: Machine, out: Path) -> int:
         "commands": recorder.statuses,
     }
     kept[FACTS_FILE] = json.dumps(facts, indent=1)
-    beside = out.with_name(out.name + ".part")
-    try:
-        with tarfile.open(beside, "w", format=tarfile.USTAR_FORMAT) as archive:
-            for path in sorted(kept):
-                content = kept[path].encode()[:MAX_FILE_BYTES]
-                member = tarfile.TarInfo(path.lstrip("/"))
-                member.size = len(content)
-                member.mode = 0o644
-                archive.addfile(member, io.BytesIO(content))
-        os.replace(beside, out)
-    except OSError as error:
-        raise UsageError(f"cannot write {out}: {error.strerror}") from None
-    finally:
-        beside.unlink(missing_ok=True)
+    with (
+        replacing(out) as file,
+        tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as archive,
+    ):
+        for path in sorted(kept):
+            content = kept[path].encode()[:MAX_FILE_BYTES]
+            member = tarfile.TarInfo(path.lstrip("/"))
+            member.size = len(content)
+            member.mode = 0o644
+            archive.addfile(member, io.BytesIO(content))
     return len(kept)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-import os
+import io
 import threading
 import time
 from dataclasses import asdict, dataclass
@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from temper.files import write_text
 from temper.machine import smi
 from temper.machine.cards import Card, find
 from temper.machine.link import generation
@@ -182,12 +183,11 @@ class Recorder:
         """Write all readings as CSV, if there are any."""
         if not self.readings:
             return
-        beside = path.with_name(path.name + ".part")
-        with beside.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(CSV_COLUMNS)
-            writer.writerows(csv_row(reading) for reading in self.readings)
-        os.replace(beside, path)
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(CSV_COLUMNS)
+        writer.writerows(csv_row(reading) for reading in self.readings)
+        write_text(path, text.getvalue())
 
     def summary(self) -> list[dict[str, Any]]:
         """Per card: samples, range of temperature, power and clock, times it was throttled."""

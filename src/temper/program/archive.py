@@ -17,7 +17,8 @@ from typing import Any, NoReturn
 from numpy.typing import NDArray
 
 from temper._version import __version__
-from temper.errors import BadFileError, TemperError, UsageError
+from temper.errors import BadFileError, UsageError
+from temper.files import replacing
 from temper.program import tensor_file
 from temper.program.codec import from_json, to_json
 from temper.program.program import Program
@@ -47,17 +48,10 @@ def save(
     text = json.dumps(to_json(program), allow_nan=False, separators=(",", ":"))
     packed = tensor_file.dump(weights)
     target = Path(path)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        with zipfile.ZipFile(beside, "w", zipfile.ZIP_STORED) as file:
-            _write(file, _MANIFEST, json.dumps(manifest).encode())
-            _write(file, _PROGRAM, text.encode())
-            _write(file, _WEIGHTS, packed)
-        os.replace(beside, target)
-    except OSError as error:
-        raise TemperError(f"cannot write {target}: {error.strerror or error}") from None
-    finally:
-        beside.unlink(missing_ok=True)
+    with replacing(target) as whole, zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as file:
+        _write(file, _MANIFEST, json.dumps(manifest).encode())
+        _write(file, _PROGRAM, text.encode())
+        _write(file, _WEIGHTS, packed)
 
 
 def load(path: str | os.PathLike[str], *, key: str = "") -> tuple[Program, dict[str, NDArray[Any]]]:

@@ -14,6 +14,7 @@ from typing import Any
 from torch import nn
 
 from temper.errors import BadFileError, UsageError
+from temper.files import write_text
 from temper.weights.op import override_dtype
 
 Config = Mapping[str, str] | str | os.PathLike[str]
@@ -65,10 +66,7 @@ def read_config(config: Config) -> dict[str, str]:
 
 def write_config(rules: Mapping[str, str], path: Path) -> None:
     """An override file, complete or not there at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    beside.write_text(json.dumps(rules, indent=2) + "\n", encoding="utf-8")
-    os.replace(beside, path)
+    write_text(path, json.dumps(rules, indent=2) + "\n")
 
 
 def weight_slots(model: nn.Module) -> list[WeightSlot]:
