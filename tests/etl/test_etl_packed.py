@@ -240,8 +240,7 @@ def test_a_full_disk_is_told_and_leaves_no_half_written_part(
             path.write_bytes(b"PAR1 and then")
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        pieces = tuple(replace(piece, write=write) for piece in encoded.pieces)
-        return replace(encoded, pieces=pieces)
+        return replace(encoded, write=write)
 
     monkeypatch.setattr(Output, "encode", full)
     with pytest.raises(UsageError, match=r"cannot write to .*: No space left on device"):

@@ -109,9 +109,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("target_module", "bool", False, "generate a module instead of a script", "tt-xla",
            without_effect="the backend generates no code"),
     # --- options={} of tt-xla's torch.compile backend
-    Option("tt_enable_torch_fx_fusion_pass", "bool", True,
-           "fusion on the FX graph; ops of the program are fused by enable_fusing alone",
-           "tt-xla"),
+    Option("tt_enable_torch_fx_fusion_pass", "bool", True, "fusion on the FX graph", "tt-xla"),
     Option("tt_enable_composite_ops", "bool", True,
            "keep gelu, layer norm and the like whole", "tt-xla",
            without_effect="ops that the chip has are always kept whole"),
@@ -145,6 +143,9 @@ OPTIONS: tuple[Option, ...] = (
            levels=_OFF_FROM_1),
     Option("enable_sram", "bool", False, "place tensors in SRAM where it pays", "temper",
            levels={0: False, 1: False, 2: True}),
+    Option("enable_dram_shards", "bool", False,
+           "weights of matmuls with one row of tiles over the DRAM banks, where it pays", "temper",
+           levels={0: False, 1: False, 2: True}, aliases=("dram_sharded_weights",)),
     Option("sram_usage_cap", "float", 0.95, "share of a core's SRAM that tensors may use",
            "temper", minimum=0.0, maximum=1.0),
     Option("l1_small_size", "int", 0, "bytes a core kept for small configuration tensors",
@@ -162,8 +163,7 @@ OPTIONS: tuple[Option, ...] = (
            "tokens that a generative model's cache holds for each user; unset takes what a call "
            "needs, rounded up, and grows", "temper", minimum=1),
     Option("exact_accumulation", "bool", False,
-           "sum as the chip does: a bfloat16 accumulator is rounded at every 16-deep step; off "
-           "sums in float32 on this host, faster and too good for long sums", "temper",
+           "round a bfloat16 accumulator at every 16-deep step as the chip does (slow)", "temper",
            env="TEMPER_EXACT_ACCUMULATION"),
     Option("compile_cache", "bool", True, "keep compiled programs on disk", "temper",
            env="TEMPER_CACHE"),

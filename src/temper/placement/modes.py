@@ -8,49 +8,37 @@ norms on block and width shards, windows on all three schemes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Literal
 
 from temper.chips import Chip
+from temper.placement.decode_modes import (
+    DECODE,
+    decode_modes,
+    dram_sharded_mode,
+    rotary_modes,
+)
+from temper.placement.mode import ANY, DRAM_ONLY, Mode, Need, line
 from temper.placement.window_modes import window_configs
 from temper.program.attention_config import configs as attention_configs
-from temper.program.conv_config import ConvConfig, even_split
-from temper.program.matmul_config import MULTI_CORE, REUSE_1D, MatmulConfig, matmul_shape
+from temper.program.conv_config import even_split
+from temper.program.matmul_config import (
+    DRAM_SHARDED,
+    MULTI_CORE,
+    REUSE_1D,
+    MatmulConfig,
+    matmul_shape,
+)
 from temper.program.matmul_config import choose as choose_matmul
 from temper.program.op import Op
 from temper.program.tensor import DRAM, SRAM, TILE, Memory, TensorSpec, ceil_div, is_view
 
 Specs = Sequence[TensorSpec]
-Need = Memory | Literal["interleaved", "dram"]
-
-_ANY: Need = "interleaved"
-_DRAM_ONLY: Need = "dram"
+_ANY, _DRAM_ONLY, _line = ANY, DRAM_ONLY, line
 
 _ELEMENTWISE = frozenset({"Unary", "BinaryNg", "Typecast"})
 _WINDOWS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
-
-
-@dataclass(frozen=True, slots=True)
-class Mode:
-    """One way to run an op. ``halo`` asks for a halo op between the first operand and the op."""
-
-    name: str
-    inputs: tuple[Need, ...]
-    outputs: tuple[Memory, ...]
-    attrs: Mapping[str, Any] = field(default_factory=dict)
-    halo: ConvConfig | None = None
-
-
-def accepts(need: Need, memory: Memory) -> bool:
-    """Whether a tensor there can be read without moving it; the host's are uploaded anyway."""
-    if memory.buffer == "host":
-        return True
-    if need == "interleaved":
-        return not memory.sharded
-    if need == "dram":
-        return memory == DRAM
-    return memory == need
 
 
 def modes(
@@ -67,9 +55,13 @@ def modes(
         found = _window_modes(op, inputs, outputs, chip, sram)
         if found:
             return found
+    if op.kind in DECODE:
+        return decode_modes(op, inputs, outputs, chip, sram)
     if op.kind == "Matmul":
         return _matmul_modes(op, inputs, outputs, chip, sram)
     found = _interleaved(op, inputs, outputs, sram)
+    if op.kind == "RotaryEmbedding" and sram:
+        found += rotary_modes(inputs, outputs, chip)
     if op.kind == "Sdpa" and level and not op.attr("config"):
         return _attention_modes(op, inputs, outputs, chip, found)
     if op.kind == "Embeddings" and sram and inputs[1].format == "bfloat16":
@@ -115,11 +107,6 @@ def shardings(spec: TensorSpec, chip: Chip) -> list[Memory]:
         shard = (ceil_div(rt, grid[1]) * TILE, ceil_div(ct, grid[0]) * TILE)
         found.append(Memory("sram", "block", grid, shard))
     return found
-
-
-def _line(cores: int, across: int) -> tuple[int, int]:
-    """Cores in reading order: one row, or whole rows of which the last may be partly idle."""
-    return (cores, 1) if cores <= across else (across, ceil_div(cores, across))
 
 
 def _elementwise_modes(inputs: Specs, outputs: Specs, chip: Chip) -> list[Mode]:
@@ -168,6 +155,8 @@ def _norm_modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> list[Mode]
 def _matmul_modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, sram: bool) -> list[Mode]:
     rest: tuple[Need, ...] = (_ANY,) * (len(inputs) - 1)
     plain: tuple[Need, ...] = (_ANY, *rest)
+    if (op.attrs.get("config") or {}).get("name") == DRAM_SHARDED:
+        return [dram_sharded_mode(op, inputs)]
     if op.attrs.get("config"):  # chosen by hand: it stays
         return _interleaved(op, inputs, outputs, sram)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from temper.chips import Chip
-from temper.placement.modes import Mode, accepts
+from temper.placement.mode import Mode, accepts
 from temper.program.allocator import tensor_bank_bytes
 from temper.program.circular_buffers import circular_buffer_bytes
 from temper.program.op import Op

@@ -14,6 +14,7 @@ from typing import Any
 
 from temper.chips import Chip
 from temper.errors import OutOfMemoryError
+from temper.placement.dram_shards import shard_weights
 from temper.placement.emit import Plan
 from temper.placement.pieces import Estimate, Meter
 from temper.placement.pointwise import convolutions_to_matmuls
@@ -69,6 +70,10 @@ def place_with_report(
     chosen, fallback = flat, ""
     if sram:
         chosen = _with_sram(sliced, meter, chip, level, cap, l1_small)
+        banked = shard_weights(sliced, meter) if settings.get("enable_dram_shards") else sliced
+        if banked.ops != sliced.ops:
+            other = _with_sram(banked, meter, chip, level, cap, l1_small)
+            chosen = min((other, chosen), key=lambda plan: plan.time_ns)
         if chosen.time_ns >= flat.time_ns:
             fallback = "SRAM does not pay: no slower with everything in DRAM (modelled)"
             chosen = flat

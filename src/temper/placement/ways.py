@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from temper.placement.modes import Mode, modes
+from temper.placement.mode import Mode
+from temper.placement.modes import modes
 from temper.placement.pieces import Meter, Piece, attrs_key, expand
 from temper.program.op import Op
 from temper.program.program import Program
@@ -103,9 +104,11 @@ class WayBook:
         outputs = [self.program.spec(name) for name in op.outputs]
         to_dram = self._ends(op)
         found = []
-        for mode in modes(op, inputs, outputs, self.meter.chip, sram=self.sram, level=self.level):
-            if any(to_dram) and mode.halo is None and any(m.buffer == "sram" for m in mode.outputs):
-                continue  # a result that ends in DRAM is written there at once
+        every = modes(op, inputs, outputs, self.meter.chip, sram=self.sram, level=self.level)
+        if any(to_dram):
+            # A result that ends in DRAM is written there at once, where the op can.
+            every = [m for m in every if m.halo or m.outputs[0].buffer != "sram"] or every
+        for mode in every:
             pieces = expand(
                 op, self._keys[index], mode, inputs, outputs, sram=self.sram, to_dram=to_dram
             )

@@ -21,6 +21,8 @@ REUSE_2D = "MatmulMultiCoreReuseMultiCast"
 REUSE_1D = "MatmulMultiCoreReuseMultiCast1D"
 REUSE = "MatmulMultiCoreReuse"
 MULTI_CORE = "MatmulMultiCore"
+# Weights over the DRAM banks; never ttnn's own choice.
+DRAM_SHARDED = "MatmulMultiCoreReuseMultiCastDRAMSharded"
 
 # Order in which ttnn tries subblocks (h, w); the area is what fits half of Dest.
 _SUBBLOCKS = (

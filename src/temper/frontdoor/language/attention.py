@@ -161,8 +161,8 @@ def experts(
     """Experts as sparse matmuls over all of them; an expert that no token chose is skipped."""
     tokens, count = hidden_states.shape[0], self.num_experts
     active = min(count, tokens * top_k_index.shape[-1])
-    routed = torch.zeros(tokens, count, dtype=hidden_states.dtype)
-    routed = routed.scatter(1, top_k_index, top_k_weights.to(hidden_states.dtype))
+    routed = torch.zeros(tokens, count, dtype=top_k_weights.dtype)
+    routed = routed.scatter(1, top_k_index, top_k_weights)
     chosen = routed.abs().amax(dim=0)
     turned = getattr(self, "is_transposed", False)
 

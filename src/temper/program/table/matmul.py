@@ -7,7 +7,14 @@ from typing import Any
 
 from temper.chips import ARCHITECTURES, Chip
 from temper.program.compute_config import compute_attrs
-from temper.program.matmul_config import MULTI_CORE, REUSE, REUSE_1D, matmul_config_of, matmul_shape
+from temper.program.matmul_config import (
+    DRAM_SHARDED,
+    MULTI_CORE,
+    REUSE,
+    REUSE_1D,
+    matmul_config_of,
+    matmul_shape,
+)
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.shared import COMPUTE, matrix
 from temper.program.tensor import BLOCK_FORMATS, TILE, TILE_BYTES, ceil_div, round_up
@@ -38,7 +45,12 @@ def matmul_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     tile_a, tile_b, tile_out = (TILE_BYTES[spec.format] for spec in (a, b, out))
     if config.name == MULTI_CORE:
         return 2 * (tile_a + tile_b + tile_out)
-    batch, _, k, _ = matmul_shape(op, inputs)
+    batch, _, k, n = matmul_shape(op, inputs)
+    if config.name == DRAM_SHARDED:
+        # The cores beside a bank hold three blocks of its columns, and their sums.
+        columns = ceil_div(ceil_div(n, TILE), chip.dram_banks)
+        sums = columns * (tile_out + (4096 if op.attr("fp32_acc") else 2048))
+        return config.in0_block_w * (2 * tile_a + 3 * columns * tile_b) + sums
     k_blocks = ceil_div(ceil_div(k, TILE), config.in0_block_w)
     height, width = config.out_block_h, config.out_block_w
     split = (height, width) != (config.per_core_m, config.per_core_n)
