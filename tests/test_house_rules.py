@@ -175,6 +175,14 @@ def test_the_map_in_the_docs_names_every_package() -> None:
     assert not missing
 
 
+def test_the_contributors_guide_names_files_that_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:src|tests)/[^`<]+)`", text)
+    assert len(named) > 15
+    missing = [name for name in named if not list(ROOT.glob(name.rstrip("/")))]
+    assert not missing
+
+
 def test_no_path_of_one_machine_is_committed() -> None:
     done = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if done.returncode:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from temper.compiler import cache
-from temper.compiler.cache import ProgramCache
+from temper.compiler import cache, pipeline
+from temper.compiler.cache import ProgramCache, default_cache
 from temper.errors import UsageError
 from temper.program import Op, Program, TensorSpec
 
@@ -40,6 +40,27 @@ def test_a_stored_program_comes_back_equal(store: ProgramCache) -> None:
     }  # fmt: skip
     assert [p.name for p in store.folder.iterdir()] == [f"{KEY}.temper"]
     assert store.folder.stat().st_mode & 0o077 == 0
+
+
+def test_an_entry_is_refused_under_another_key(store: ProgramCache) -> None:
+    store.put(KEY, program())
+    other = KEY[::-1]
+    store.path(KEY).rename(store.path(other))
+    with pytest.warns(UserWarning, match="stored under another key"):
+        assert store.get(other) is None
+    assert not store.path(other).exists()
+
+
+def test_the_key_follows_the_compilers_own_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = pipeline._key(program())
+    assert pipeline._key(program()) == before
+    assert pipeline._key(program(width=96)) != before
+    monkeypatch.setattr(pipeline, "_sources", lambda: "another compiler")
+    assert pipeline._key(program()) != before
+
+
+def test_tests_leave_the_users_cache_alone() -> None:
+    assert not default_cache().folder.is_relative_to(Path.home() / ".cache")
 
 
 def test_a_later_put_replaces(store: ProgramCache) -> None:

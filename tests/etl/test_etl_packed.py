@@ -240,7 +240,8 @@ def test_a_full_disk_is_told_and_leaves_no_half_written_part(
             path.write_bytes(b"PAR1 and then")
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        return replace(encoded, write=write)
+        pieces = tuple(replace(piece, write=write) for piece in encoded.pieces)
+        return replace(encoded, pieces=pieces)
 
     monkeypatch.setattr(Output, "encode", full)
     with pytest.raises(UsageError, match=r"cannot write to .*: No space left on device"):

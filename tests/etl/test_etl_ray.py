@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -15,6 +16,7 @@ from temper import etl
 from temper.errors import BadFileError, UsageError
 from temper.etl import distributed, synthetic
 from temper.etl.distributed import run_on_ray
+from temper.etl.vocabulary import Words
 
 ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'tt-temper[ray]'")
 
@@ -42,6 +44,37 @@ def test_a_cluster_gives_what_one_process_gives(tmp_path: Path, gen: dict[str, o
     parts = [parquet.read_table(tmp_path / "out" / part) for part in report.parts]
     assert pa.concat_tables(parts).combine_chunks().equals(expected.combine_chunks())
     assert report.rows == 6000
+
+
+@pytest.mark.parametrize("name", ["day.tsv", "day.parquet"])
+def test_one_large_file_is_cut_into_tasks(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    synthetic.write_criteo_like(path, 5000, seed=1)
+    if name.endswith("parquet"):
+        parquet.write_table(parquet.read_table(path), path, row_group_size=700)
+    expected = pipeline(min_count=2).table(path)
+    report = run_on_ray(pipeline(min_count=2), path, tmp_path / "out", split_bytes=100_000)
+    assert len({part.split("-")[1] for part in report.parts}) > 3
+    parts = [parquet.read_table(tmp_path / "out" / part) for part in report.parts]
+    assert pa.concat_tables(parts).combine_chunks().equals(expected.combine_chunks())
+
+
+def test_keys_merged_as_a_tree_are_those_of_one_list() -> None:
+    rng = np.random.default_rng(0)
+    counted = []
+    for _ in range(20):
+        keys, first, counts = np.unique(
+            rng.integers(0, 50, 30), return_index=True, return_counts=True
+        )
+        order = np.argsort(first)
+        counted.append({"c": Words(keys[order].astype(np.int64), counts[order].astype(np.int64))})
+    at_once = distributed.combine(counted)["c"]
+    level: list[Any] = counted
+    while len(level) > 1:
+        level = [distributed.combine(level[at : at + 3]) for at in range(0, len(level), 3)]
+    assert level[0]["c"].keys.tolist() == at_once.keys.tolist()
+    assert level[0]["c"].counts.tolist() == at_once.counts.tolist()
+    assert int(at_once.counts.sum()) == 600
 
 
 def test_a_users_mistake_comes_back_as_one(tmp_path: Path) -> None:

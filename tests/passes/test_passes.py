@@ -167,7 +167,6 @@ def test_attention_becomes_projection_heads_sdpa_heads_projection() -> None:
 
 def test_projections_with_different_formats_are_not_merged() -> None:
     built = build(Attention(), X, weight_dtype_overrides={"q.weight": "bfp_bf8"})
-    assert hits(built, "merge-linears") == 0
     formats = sorted(
         built.program.spec(op.inputs[1]).format for op in built.program.ops if op.kind == "Matmul"
     )
@@ -345,15 +344,15 @@ def test_one_projection_for_all_queries_and_one_key_is_split_into_heads_at_once(
         def __init__(self) -> None:
             super().__init__()
             torch.manual_seed(3)
-            self.project = nn.Linear(64, (4 + 2) * 16)
+            self.project = nn.Linear(64, (4 + 2) * 32)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
-            heads = self.project(x).view(x.shape[0], x.shape[1], 6, 16)
+            heads = self.project(x).view(x.shape[0], x.shape[1], 6, 32)
             q, k, v = (
                 t.transpose(1, 2) for t in (heads[:, :, :4], heads[:, :, [4]], heads[:, :, 5:])
             )
             y = F.scaled_dot_product_attention(q, k, v)
-            return y.permute(0, 2, 1, 3).reshape(x.shape)
+            return y.permute(0, 2, 1, 3).reshape(*x.shape[:2], 128)
 
     built = build(Attention(), X)
     found = kinds(built)

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 @click.argument("inputs", nargs=-1, required=True)
 @click.option("-o", "--output", help="Folder for part files; without it nothing is written.")
 @click.option("--pipeline", "pipeline_file", help="Pipeline file (JSON); default: Criteo's usual.")
+@click.option("--schema", help="criteo, or a JSON file that names the columns of INPUTS.")
+@click.option("--columns", help="Only these columns come out, separated by commas.")
+@click.option("--partition-by", metavar="COLUMN", help="A folder for each value: label=1/part-….")
 @click.option("--modulus", default=100_000, show_default=True, help="Of the default pipeline.")
 @click.option("--format", "kind", default="parquet", show_default=True, help="parquet or arrow.")
 @click.option(
@@ -38,6 +41,9 @@ def command(
     inputs: tuple[str, ...],
     output: str | None,
     pipeline_file: str | None,
+    schema: str | None,
+    columns: str | None,
+    partition_by: str | None,
     modulus: int,
     kind: str,
     compression: str | None,
@@ -51,7 +57,8 @@ def command(
     synthesise: int | None,
     as_json: bool,
 ) -> None:
-    """Parse, transform and index INPUTS (TSV, CSV, Parquet, Arrow; files, folders or -).
+    """Parse, transform and index INPUTS: TSV, CSV, Parquet and Arrow, as files, folders (also with
+    key=value folders in them), quoted globs, URLs that fsspec knows, or - for standard input.
 
     The default pipeline is the usual one for Criteo's logs: Neg2Zero and log1p on counts,
     hexadecimal to integer, modulus, and vocabularies on categories.
@@ -61,11 +68,17 @@ def command(
       temper etl day_0.tsv -o features
       temper etl day_0.tsv day_1.tsv.gz -o features --on-error skip --resume
       temper etl day_1.tsv -o test --vocabulary features/_vocabulary.arrow
+      temper etl 'logs/*/day_*.parquet' -o features --columns label,I1,C1 --partition-by label
+      temper etl s3://bucket/logs -o s3://bucket/features
       temper etl sample.tsv --synthesise 100000 -o features
     """
-    from temper.etl import criteo_pipeline, load_pipeline
+    from temper.etl import criteo_pipeline, load_pipeline, load_schema
 
     options: dict[str, Any] = {"on_error": on_error, "rows_per_part": rows_per_part}
+    if columns is not None:
+        options["columns"] = [name.strip() for name in columns.split(",") if name.strip()]
+    if schema is not None:
+        options["schema"] = load_schema(schema)
     if pipeline_file:
         pipeline = load_pipeline(pipeline_file, **options)
     else:
@@ -84,7 +97,7 @@ def command(
     if vocabulary:
         pipeline.load_vocabularies(vocabulary)
     report = _run(pipeline, list(inputs), output, engine, resume=resume, delimiter=delimiter,
-                  format=kind, compression=compression)  # fmt: skip
+                  format=kind, compression=compression, partition_by=partition_by)  # fmt: skip
     if save_vocabulary:
         pipeline.save_vocabularies(save_vocabulary)
     if as_json:

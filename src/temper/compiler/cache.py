@@ -1,7 +1,8 @@
 """Compiled programs on disk: found again by key, safe against other writers and against damage.
 
-An entry is a program archive without weights, named by its key. Files appear by rename, so a
-reader sees a whole entry or none; whatever cannot be read is thrown away and compiled again.
+An entry is a program archive without weights, named by its key, which it also carries. Files
+appear by rename, so a reader sees a whole entry or none; whatever cannot be read, or was stored
+under another key, is thrown away and compiled again.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class ProgramCache:
             self.counts.add("misses")
             return None
         try:
-            program, _ = archive.load(path)
+            program, _ = archive.load(path, key=key)
         except (TemperError, OSError) as error:
             if path.exists():  # else another process evicted it just now
                 self.counts.add("discarded")
@@ -103,7 +104,7 @@ class ProgramCache:
         part = self.folder / f"{key}.{os.getpid()}.{threading.get_ident()}{_PART}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            archive.save(program, {}, part)
+            archive.save(program, {}, part, key=key)
             os.replace(part, path)
         except (TemperError, OSError, TypeError, ValueError) as error:  # or no JSON for it
             _remove(part)

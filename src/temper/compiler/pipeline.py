@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -24,7 +26,7 @@ from temper.passes import GRAPH_PASSES, PROGRAM_PASSES, PassReport, run_passes
 from temper.passes.draft import Draft
 from temper.placement.place import place_with_report
 from temper.placement.report import PlacementReport
-from temper.program import Program
+from temper.program import Program, verify
 from temper.program.text import to_text
 from temper.weights.report import WeightFormatEntry
 
@@ -104,6 +106,7 @@ def build(captured: Captured, options: Options, *, cached: bool = False) -> Buil
     reports = run_passes(GRAPH_PASSES, captured, options)
     clock.lap("graph passes")
     program = lower(captured, options)
+    verify(program)
     clock.lap("lower")
     draft = Draft(program)
     reports += run_passes(PROGRAM_PASSES, draft, options)
@@ -116,6 +119,7 @@ def build(captured: Captured, options: Options, *, cached: bool = False) -> Buil
         level = 2 if options["enable_sram"] else min(1, options["optimization_level"])
         chip = chips.get(options["chip"])
         placed, placement = place_with_report(program, chip, level, options)
+        verify(placed)
         if key:
             cache.put(key, placed)
     clock.lap("place")
@@ -126,8 +130,26 @@ def _key(program: Program) -> str:
     """The name of an unplaced program, its options and everything that placement depends on."""
     digest = hashlib.sha256(to_text(program).encode())
     digest.update(repr(sorted((k, repr(v)) for k, v in program.options.items())).encode())
-    fitted = {k: constants().meta.get(k) for k in ("date", "rows", "held_out")}
-    digest.update(f"{__version__} {torch.__version__} {fitted}".encode())
+    digest.update(f"{__version__} {torch.__version__} {constants()!r}".encode())
+    digest.update(_sources().encode())
+    return digest.hexdigest()
+
+
+# Rooms whose sources say what a placed program looks like.
+_ROOMS = (
+    "chips", "formats", "options", "program", "cost", "placement", "weights", "graph", "capture",
+    "passes", "lowering", "compiler",
+)  # fmt: skip
+
+
+@functools.cache
+def _sources() -> str:
+    """The compiler itself: an entry made by other sources is never taken for this one's."""
+    digest = hashlib.sha256()
+    package = Path(__file__).parents[1]
+    for path in sorted(path for room in _ROOMS for path in (package / room).rglob("*.py")):
+        digest.update(f"{path.relative_to(package).as_posix()}\0".encode())
+        digest.update(path.read_bytes())
     return digest.hexdigest()
 
 

@@ -84,9 +84,12 @@ def family_of(work: Work) -> str:
 
 
 def physics(work: Work) -> Physics:
-    """The op in physical terms; an op that its family cannot read is timed by bytes and tiles."""
+    """The op in physical terms; a measured row that its family cannot read goes by its bytes."""
+    family = PHYSICS.get(family_of(work), data_movement.generic)
+    if not work.context.measured:
+        return family(work)
     try:
-        return PHYSICS.get(family_of(work), data_movement.generic)(work)
+        return family(work)
     except (ArithmeticError, IndexError, KeyError, TypeError, ValueError):
         # Odd rows (a matmul of one tensor, a pool without a window) still get a wide estimate.
         return data_movement.generic(work)

@@ -61,6 +61,7 @@ class Context:
     cores: int = 0  # 0: as ttnn would choose
     available: int = 0  # 0: the chip's compute grid
     traced: bool | None = None  # None: not known
+    measured: bool = False  # a row of a public table: its op may be told in part
 
 
 @dataclass(frozen=True, slots=True)

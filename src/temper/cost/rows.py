@@ -141,7 +141,7 @@ def convert_row(row: Mapping[str, Any], number: int = 0) -> Row:
         inputs,
         (out,),
         chip,
-        Context(max(cores, 0), max(available, 0), traced),
+        Context(max(cores, 0), max(available, 0), traced, measured=True),
         measured,
         spread,
         _weight(row) * (UNKNOWN_GRID if _grid_unknown(row, family, out, cores, available) else 1.0),

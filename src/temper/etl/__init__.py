@@ -4,6 +4,7 @@ from temper.etl.operators import (
     Bucketize,
     Clip,
     EmbeddingLookup,
+    Hash,
     Hex2Int,
     Logarithm,
     Modulus,
@@ -13,7 +14,9 @@ from temper.etl.operators import (
     VocabGen,
     VocabMap,
 )
-from temper.etl.pipeline import Pipeline, Progress, Report, criteo_pipeline, load_pipeline
+from temper.etl.pipeline import Pipeline
+from temper.etl.recipes import criteo_pipeline, load_pipeline
+from temper.etl.reports import Progress, Report
 from temper.etl.schema import CRITEO, Column, Schema, load_schema
 
 __all__ = [
@@ -22,6 +25,7 @@ __all__ = [
     "Clip",
     "Column",
     "EmbeddingLookup",
+    "Hash",
     "Hex2Int",
     "Logarithm",
     "Modulus",

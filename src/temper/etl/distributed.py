@@ -1,4 +1,4 @@
-"""The same pipeline on a cluster: splits are counted, then mapped, by Ray Data.
+"""The same pipeline on a cluster: ranges of the files are counted, then mapped, by Ray.
 
 Counting keeps each split's keys in order of first appearance; merged in split order they give
 exactly the vocabulary of a single process, so the results are the same rows in the same order.
@@ -18,15 +18,17 @@ import numpy as np
 from temper.errors import TemperError, UsageError
 from temper.etl import kernel, kernel_types, vocabulary
 from temper.etl.execute import Counters, Executor, Position, total_bytes
+from temper.etl.inputs import SPLIT_BYTES, split_source
 from temper.etl.output import VOCABULARY, Output, fingerprint
-from temper.etl.pipeline import Paths, Pipeline, Report
+from temper.etl.pipeline import Paths, Pipeline
+from temper.etl.reports import Report
 from temper.etl.sources import Source
 from temper.etl.vocabulary import Words
 
 
 @dataclass(frozen=True)
 class Split:
-    """One part of the input that one task reads: whole files, so that any storage will do."""
+    """One part of the input that one task reads: a range of bytes or rows of one file."""
 
     number: int
     sources: tuple[Source, ...]
@@ -40,9 +42,10 @@ class Mapped:
     counters: Counters
 
 
-def splits(sources: Sequence[Source]) -> list[Split]:
-    """A split a file; order is what makes results equal to a single process."""
-    return [Split(number, (source,)) for number, source in enumerate(sources)]
+def splits(sources: Sequence[Source], split_bytes: int = SPLIT_BYTES) -> list[Split]:
+    """Ranges of the files in order; order is what makes results equal to a single process."""
+    ranges = [part for source in sources for part in split_source(source, split_bytes)]
+    return [Split(number, (part,)) for number, part in enumerate(ranges)]
 
 
 def count_split(pipeline: Pipeline, split: Split) -> dict[str, Words]:
@@ -64,34 +67,44 @@ def count_split(pipeline: Pipeline, split: Split) -> dict[str, Words]:
     return {name: vocabulary.snapshot(item, counted=True) for name, item in live.items()}
 
 
-def merge(found: Sequence[Mapping[str, Words]], pipeline: Pipeline) -> dict[str, Words]:
-    """One vocabulary a column from those of the splits, in split order."""
-    merged: dict[str, Words] = {}
-    for plan in pipeline.plans:
-        if plan.gen is None:
-            continue
-        keys = np.concatenate([item[plan.name].keys for item in found])
-        counts = np.concatenate([item[plan.name].counts for item in found])
+def combine(counted: Sequence[Mapping[str, Words]]) -> dict[str, Words]:
+    """Keys of neighbouring splits as if one task had counted them: appearance is by split order."""
+    made = {}
+    for name in dict.fromkeys(name for words in counted for name in words):
+        found = [words[name] for words in counted if name in words]
+        keys = np.concatenate([item.keys for item in found])
+        counts = np.concatenate([item.counts for item in found])
         distinct, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
-        totals = np.bincount(inverse, weights=counts, minlength=len(distinct)).astype(np.int64)
+        totals = np.zeros(len(distinct), dtype=np.int64)
+        np.add.at(totals, inverse, counts)
         order = np.argsort(first)
-        merged[plan.name] = vocabulary.select(Words(distinct[order], totals[order]), plan.gen)
-    return merged
+        made[name] = Words(distinct[order], totals[order])
+    return made
+
+
+def select(counted: Mapping[str, Words], pipeline: Pipeline) -> dict[str, Words]:
+    """What each VocabGen keeps of all keys."""
+    return {
+        plan.name: vocabulary.select(counted[plan.name], plan.gen)
+        for plan in pipeline.plans
+        if plan.gen
+    }
 
 
 def map_split(pipeline: Pipeline, split: Split, target: Output) -> Mapped:
     """Transforms one split and writes its parts."""
     executor = pipeline._executor(grow=False)
     parts: list[dict[str, Any]] = []
+    written = 0
     for part, buffers in executor.parts(split.sources, Position()):
         if part.batch.num_rows or (split.number == 0 and not parts):
-            name = f"part-{split.number:05d}-{len(parts):05d}.{target.kind}"
+            stem = f"part-{split.number:05d}-{written:05d}"
             try:
-                target.write_file(name, target.encode(part.batch))
+                parts += target.write_files(stem, target.encode(part.batch))
             except OSError as error:
-                told = f"cannot write to {target.folder}: {error.strerror or error}"
+                told = f"cannot write to {target.store.place}: {error.strerror or error}"
                 raise UsageError(told) from None
-            parts.append({"file": name, "rows": part.batch.num_rows})
+            written += 1
         executor.release(buffers)
     return Mapped(parts, executor.counters)
 
@@ -103,7 +116,9 @@ def run_on_ray(
     *,
     format: str = "parquet",
     compression: str | None = None,
+    partition_by: str | None = None,
     resume: bool = False,
+    split_bytes: int = SPLIT_BYTES,
     **options: Any,
 ) -> Report:
     """``Pipeline.run`` on the Ray cluster that is connected, or on a local one."""
@@ -117,33 +132,40 @@ def run_on_ray(
     sources = pipeline._open(paths, options)
     if any(source.path == "-" for source in sources):
         raise UsageError("standard input cannot be read by a cluster")
+    if any(source.table is not None for source in sources):
+        raise UsageError("a table in memory cannot be read by a cluster", try_="run() here")
     # Tasks run elsewhere: relative paths would mean other files there.
-    sources = [replace(source, path=os.path.abspath(source.path)) for source in sources]
-    target = Output(Path(output).absolute(), format, compression)
-    with target.alone(), pipeline.unchanged_on_error():
-        return _run(ray, pipeline, sources, target, resume, started)
+    sources = [
+        source if source.remote else replace(source, path=os.path.abspath(source.path))
+        for source in sources
+    ]
+    place = str(output) if "://" in str(output) else str(Path(output).absolute())
+    target = Output(place, format, compression, partition_by)
+    with target.store.alone(), pipeline.unchanged_on_error():
+        return _run(ray, pipeline, sources, target, resume, started, split_bytes)
 
 
 def _run(
     ray: Any, pipeline: Pipeline, sources: Sequence[Source], target: Output, resume: bool,
-    started: float,
+    started: float, split_bytes: int,
 ) -> Report:  # fmt: skip
+    every = splits(sources, split_bytes)
     # One process cuts its parts elsewhere: neither can continue the other's folder.
-    identity = fingerprint([pipeline.fingerprint(target), "a split a file"])
+    ranges = [[source.begin, source.end] for split in every for source in split.sources]
+    identity = fingerprint([pipeline.fingerprint(target), ranges])
     manifest = target.prepare(identity, [s.fingerprint() for s in sources], resume=resume)
     resumed = manifest.fitted or bool(manifest.splits)
-    every = splits(sources)
     if manifest.fitted:
-        pipeline.load_vocabularies(target.folder / VOCABULARY)
+        pipeline.vocabularies = target.read_vocabularies(VOCABULARY)
     elif any(plan.gen for plan in pipeline.plans) and not pipeline.vocabularies:
-        counted = dict(_each(ray, every, lambda split: count_split(pipeline, split)))
-        pipeline.vocabularies = merge([counted[split.number] for split in every], pipeline)
+        pipeline.vocabularies = select(_counted(ray, pipeline, every), pipeline)
     if pipeline.vocabularies and not manifest.fitted:
-        pipeline.save_vocabularies(target.folder / VOCABULARY)
+        target.write_vocabularies(VOCABULARY, pipeline.vocabularies)
         manifest.fitted = True
         target.commit(manifest)
     left = [split for split in every if split.number not in manifest.splits]
-    for number, done in _each(ray, left, lambda split: map_split(pipeline, split, target)):
+    shared = ray.put(pipeline)
+    for number, done in _each(ray, map_split, left, shared, target):
         manifest.splits.append(number)
         manifest.parts = sorted([*manifest.parts, *done.parts], key=lambda part: part["file"])
         manifest.counters = _plus(manifest.counters, done.counters)
@@ -158,31 +180,70 @@ def _run(
     )  # fmt: skip
 
 
-def _each(
-    ray: Any, parts: Sequence[Split], task: Callable[[Split], Any]
-) -> Iterator[tuple[int, Any]]:
-    """Runs the task over all splits with Ray Data; (split number, result) as they finish."""
+# Of a tree's level: as many sets of keys meet in one task, on whatever node is free.
+_FAN_IN = 8
 
-    if not parts:
-        return
-    items = ray.data.from_items(list(parts), override_num_blocks=len(parts))
-    # Tasks share their node's cores: each takes its part of the cluster, not all it can see.
-    share = max(1, int(ray.cluster_resources().get("CPU", 1)) // len(parts))
-    threads = os.environ.get("TEMPER_ETL_THREADS") or str(share)
 
-    def run(row: dict[str, Any]) -> dict[str, Any]:
+def _counted(ray: Any, pipeline: Pipeline, every: Sequence[Split]) -> Mapping[str, Words]:
+    """Every split counted, and the keys merged as a tree; only the last set comes back here."""
+    shared = ray.put(pipeline)
+    count = ray.remote(_guarded(count_split, _threads(ray, len(every))))
+    merge = ray.remote(_guarded(_combine_all, "1"))
+    level = [count.remote(shared, split) for split in every]
+    while len(level) > 1:
+        level = [merge.remote(*level[at : at + _FAN_IN]) for at in range(0, len(level), _FAN_IN)]
+    found: Mapping[str, Words] = _opened(ray.get(level[0]))
+    return found
+
+
+def _combine_all(*counted: Any) -> Any:
+    for item in counted:
+        if isinstance(item, _Failed):
+            return item
+    return combine(counted)
+
+
+@dataclass(frozen=True)
+class _Failed:
+    """An error of ours on its way back: Ray would wrap it into one of its own."""
+
+    kind: type[TemperError]
+    args: tuple[Any, ...]
+
+
+def _opened(result: Any) -> Any:
+    if isinstance(result, _Failed):
+        raise result.kind(*result.args)
+    return result
+
+
+def _guarded(task: Callable[..., Any], threads: str) -> Callable[..., Any]:
+    def run(*args: Any) -> Any:
         os.environ["TEMPER_ETL_THREADS"] = threads
-        split = row["item"]
         try:
-            return {"number": split.number, "result": task(split), "error": None}
+            return task(*args)
         except TemperError as error:
-            return {"number": split.number, "result": None, "error": (type(error), error.args)}
+            return _Failed(type(error), error.args)
 
-    for row in items.map(run).iter_rows():
-        if row["error"] is not None:
-            kind, args = row["error"]
-            raise kind(*args)
-        yield row["number"], row["result"]
+    return run
+
+
+def _threads(ray: Any, tasks: int) -> str:
+    """Tasks share their node's cores: each takes its part of the cluster, not all it can see."""
+    share = max(1, int(ray.cluster_resources().get("CPU", 1)) // max(1, tasks))
+    return os.environ.get("TEMPER_ETL_THREADS") or str(share)
+
+
+def _each(
+    ray: Any, task: Callable[..., Any], parts: Sequence[Split], shared: Any, target: Output
+) -> Iterator[tuple[int, Any]]:
+    """Runs the task over all splits; (split number, result) as they finish."""
+    remote = ray.remote(_guarded(task, _threads(ray, len(parts))))
+    running = {remote.remote(shared, split, target): split.number for split in parts}
+    while running:
+        done, _ = ray.wait(list(running), num_returns=1)
+        for reference in done:
+            yield running.pop(reference), _opened(ray.get(reference))
 
 
 def _plus(one: Counters, other: Counters) -> Counters:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -12,8 +11,8 @@ import numpy as np
 
 from temper.errors import BadFileError
 from temper.etl import arrow, kernel, kernel_types
+from temper.etl.batches import expand, gather, partition_word, with_constant
 from temper.etl.decode import Decoder
-from temper.etl.operators import EmbeddingLookup, OneHot
 from temper.etl.plan import KIND_CODES, ColumnPlan, Step
 from temper.etl.schema import Schema
 from temper.etl.sources import BLOCK_BYTES, STEP_BYTES, Source, dense_array, shown
@@ -149,18 +148,20 @@ class Executor:
     ) -> Iterator[tuple[int, int, int]]:
         with source.text(offset) as (names, windows):
             plan = self._kernel(names)
+            constants = self._constants(source)
             order = {name: index for index, name in enumerate(names)}
             for window in windows:
                 pos = window.begin
-                while pos < window.size:
+                while pos < window.stop:
                     buffers, at = cursor.buffers, cursor.at
                     outs: list[Any] = [None] * len(names)
                     for index, item in enumerate(self.plans):
-                        outs[order[item.name]] = buffers.chain[index]
+                        if index not in constants:
+                            outs[order[item.name]] = buffers.chain[index]
                     room = max(self.rows_per_part - at, 1)
                     step = min(STEP_BYTES, max(BLOCK_BYTES, room * 256))
                     parsed = plan.parse(
-                        window.source, window.size, (pos, pos + step), outs, at,
+                        window.source, window.size, (pos, min(pos + step, window.stop)), outs, at,
                         self.capacity, source.separator(), self.on_error,
                     )  # fmt: skip
                     if parsed.fault:
@@ -174,9 +175,27 @@ class Executor:
                         self._note(source, line + bad.line + 1, column, bad.reason, bad.text)
                     for reason, count in enumerate(parsed.reasons):
                         self._count(reason, count)
+                    for index, value in constants.items():
+                        buffers.chain[index][at : at + parsed.rows] = value
                     line += parsed.lines
                     pos = parsed.next
                     yield parsed.rows, window.base + pos, parsed.lines
+
+    def _constants(self, source: Source) -> dict[int, Any]:
+        """What the chains make of the columns that the source's path names."""
+        import pyarrow as pa
+
+        made: dict[int, Any] = {}
+        for index, plan in enumerate(self.plans):
+            if plan.name in source.constants:
+                word = source.constants[plan.name]
+                given = pa.array([partition_word(word)], pa.string())
+                out = np.empty(1, dtype=plan.chain_type)
+                [wrong] = self._columnar.apply([(index, given, out)])
+                if wrong:
+                    self._note(source, 0, plan.name, wrong[0][1], word)
+                made[index] = out[0]
+        return made
 
     def _kernel(self, names: tuple[str, ...]) -> kernel.Plan:
         if names not in self._kernels:
@@ -188,13 +207,19 @@ class Executor:
     def _columns(
         self, source: Source, offset: int, cursor: Cursor
     ) -> Iterator[tuple[int, int, int]]:
-        if source.parquet and kernel.native():
+        offset = max(offset, source.begin)
+        native = source.parquet and kernel.native() and not source.remote
+        if native and not source.constants:
             with closing(Decoder(source, self.plans, self._columnar, offset)) as decoder:
                 yield from self._decoded(source, decoder, cursor)
-                if decoder.done:
+                if decoder.done or decoder.row == source.end:
                     return
                 offset = decoder.row
-        for whole in source.batches(offset, self.plans):
+        for found in source.batches(offset, self.plans):
+            left = found.num_rows if source.end is None else max(0, source.end - offset)
+            whole = found.slice(0, left)
+            for name, word in source.constants.items():
+                whole = with_constant(whole, name, word)
             done = 0
             while done < whole.num_rows:
                 buffers, at = cursor.buffers, cursor.at
@@ -210,7 +235,12 @@ class Executor:
         """Rows that the native decoder takes; it may give up before the file ends."""
         while not decoder.done:
             buffers, at, first = cursor.buffers, cursor.at, decoder.row
-            rows, faults = decoder.read(buffers.chain, at, self.rows_per_part - at)
+            room = self.rows_per_part - at
+            if source.end is not None:
+                room = min(room, source.end - first)
+                if room <= 0:
+                    return
+            rows, faults = decoder.read(buffers.chain, at, room)
             if not rows:
                 return
             texts = {(row, index): text for row, index, _, text in faults}
@@ -241,7 +271,7 @@ class Executor:
         for (index, _, _), found in zip(work, self._columnar.apply(work), strict=True):
             wrong.setdefault(index, []).extend(found)
         for index, (indices, small, out) in encoded.items():
-            wrong[index] = _gather(indices, small, out, dict(wrong[index]))
+            wrong[index] = gather(indices, small, out, dict(wrong[index]))
         faults = [(row, index, why) for index, found in wrong.items() for row, why in found]
 
         def text(place: tuple[int, int]) -> str:
@@ -273,7 +303,8 @@ class Executor:
         return len(keep)
 
     def _note(self, source: Source, line: int, column: str, reason: int, text: str) -> None:
-        where = f"{source.path}, row {line}" + (f", column {column}" if column else "")
+        behind = f" behind byte {source.begin}" if source.begin and not source.columnar else ""
+        where = f"{source.path}, row {line}{behind}" + (f", column {column}" if column else "")
         told = f"{where}: {kernel_types.REASONS[reason]}: {text!r}"
         if self.on_error == "error":
             raise BadFileError(
@@ -315,7 +346,7 @@ class Executor:
         import pyarrow as pa
 
         arrays = [
-            _expand(plan, out[:rows]) if plan.expand else arrow.numbers(out[:rows])
+            expand(plan, out[:rows]) if plan.expand else arrow.numbers(out[:rows])
             for plan, out in zip(self.plans, buffers.out, strict=True)
         ]
         fields = [
@@ -325,34 +356,5 @@ class Executor:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def _expand(plan: ColumnPlan, ids: Any) -> Any:
-    """OneHot and EmbeddingLookup: a fixed-size list a row."""
-    import pyarrow as pa
-
-    if isinstance(plan.expand, OneHot):
-        inside = (ids >= 0) & (ids < plan.expand.size)
-        flat = np.zeros((len(ids), plan.expand.size), dtype=np.uint8)
-        flat[np.flatnonzero(inside), ids[inside]] = 1
-    else:
-        assert isinstance(plan.expand, EmbeddingLookup)
-        table = plan.expand.table
-        inside = (ids >= 0) & (ids < len(table))
-        flat = table[np.where(inside, ids, 0)]
-        flat[~inside] = 0
-    return pa.FixedSizeListArray.from_arrays(arrow.numbers(flat.reshape(-1)), flat.shape[1])
-
-
-def _gather(indices: Any, small: Any, out: Any, wrong: Mapping[int, int]) -> list[tuple[int, int]]:
-    """Rows of a dictionary-encoded column from its chain's results; returns malformed rows."""
-    if indices.null_count:
-        indices = indices.fill_null(len(small) - 1)
-    places = indices.to_numpy(zero_copy_only=False)
-    np.take(small, places, out=out, mode="clip")
-    if not wrong:
-        return []
-    rows = np.flatnonzero(np.isin(places, list(wrong)))
-    return [(int(row), wrong[int(places[row])]) for row in rows]
-
-
 def total_bytes(sources: Sequence[Source]) -> int:
-    return sum(os.stat(source.path).st_size for source in sources if source.path != "-")
+    return sum(source.size_bytes for source in sources)

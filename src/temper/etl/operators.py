@@ -78,6 +78,16 @@ class Hex2Int(Operator):
 
 
 @dataclass(frozen=True)
+class Hash(Operator):
+    """Text of any kind to 64 unsigned bits, the same on every machine; two texts may meet in one.
+
+    Vocabularies keep these numbers, not the words.
+    """
+
+    role: ClassVar[str] = "category"
+
+
+@dataclass(frozen=True)
 class Modulus(Operator):
     """The remainder in [0, divisor), also of negative integers."""
 
@@ -167,7 +177,7 @@ class EmbeddingLookup(Operator):
 OPERATORS: Mapping[str, type[Operator]] = {
     kind.__name__: kind
     for kind in (
-        Neg2Zero, Logarithm, Clip, Bucketize, Hex2Int, Modulus, VocabGen, VocabMap, OneHot,
+        Neg2Zero, Logarithm, Clip, Bucketize, Hex2Int, Hash, Modulus, VocabGen, VocabMap, OneHot,
         EmbeddingLookup,
     )
 }  # fmt: skip

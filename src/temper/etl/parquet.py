@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from temper.etl import kernel
-from temper.etl.plan import ColumnPlan
+from temper.etl.plan import TEXT_KINDS, ColumnPlan
 
 BATCH_ROWS = 1 << 16
 # Bits of PLAIN, PLAIN_DICTIONARY, RLE and RLE_DICTIONARY; and of BIT_PACKED, which old writers
@@ -31,11 +31,16 @@ class Footer:
         return {column.path: meta for column, meta in zip(self.columns, metas, strict=False)}
 
 
-def read_footer(path: str) -> Footer:
+def read_footer(path: str, opened: Any = None) -> Footer:
+    """What the end of a file says of it; ``opened`` is the file where it is behind a URL."""
     from pyarrow import parquet
 
-    with parquet.ParquetFile(path) as file:
+    source = path if opened is None else opened
+    with parquet.ParquetFile(source) as file:
         schema, metadata = file.schema_arrow, file.metadata
+    if source is not path and not isinstance(source, str):
+        columns = [metadata.schema.column(index) for index in range(metadata.num_columns)]
+        return Footer(schema, tuple(columns), None)
     with open(path, "rb") as raw:
         size = raw.seek(-8, 2)
         length = min(int.from_bytes(raw.read(4), "little"), size)
@@ -49,7 +54,7 @@ def read_footer(path: str) -> Footer:
 
 
 def parquet_batches(
-    path: str, footer: Footer, position: int, plans: Sequence[ColumnPlan]
+    path: Any, footer: Footer, position: int, plans: Sequence[ColumnPlan]
 ) -> Iterator[Any]:
     """Record batches with the plan's columns, from row ``position`` on."""
     from pyarrow import parquet
@@ -85,12 +90,13 @@ def _encoded_columns(footer: Footer, plans: Sequence[ColumnPlan]) -> list[str]:
     Their chain runs over the few distinct words only. Where the writer gave the dictionary up,
     plain text costs 12 bytes a value, and rebuilding a dictionary would cost more than it saves.
     """
-    chunks, groups = footer.chunks(0), footer.groups or ()
+    groups = footer.groups or ()
+    chunks = footer.chunks(0)
     text = [column.path for column in footer.columns if column.physical_type == "BYTE_ARRAY"]
     return [
         plan.name
         for plan in plans
-        if plan.column.kind == "hex"
+        if plan.column.kind in TEXT_KINDS
         and plan.name in text
         and plan.name in chunks
         and chunks[plan.name].unpacked_bytes < 5 * chunks[plan.name].values

@@ -3,77 +3,39 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from temper.errors import BadFileError, UsageError
 from temper.etl import kernel, kernel_types, vocabulary
-from temper.etl.execute import Buffers, Counters, Executor, Part, Position, total_bytes
-from temper.etl.operators import (
-    Hex2Int,
-    Logarithm,
-    Modulus,
-    Neg2Zero,
-    Operator,
-    VocabGen,
-    VocabMap,
-    operator_from_dict,
-)  # fmt: skip
+from temper.etl.execute import Buffers, Counters, Executor, Part, total_bytes
+from temper.etl.inputs import open_sources
+from temper.etl.operators import Operator
 from temper.etl.output import VOCABULARY, Encoded, Manifest, Output, fingerprint
-from temper.etl.plan import ColumnPlan, plan_columns, stages
-from temper.etl.schema import CRITEO, Schema, load_schema
-from temper.etl.sources import Source, open_sources
+from temper.etl.plan import ColumnPlan, chosen, plan_columns, stages
+from temper.etl.reports import Progress, Report
+from temper.etl.schema import CRITEO, Schema
+from temper.etl.sources import Source
 
-Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+# Files, folders, globs, URLs, or tables of Arrow, Polars or pandas; one or several.
+Paths = Any
 ROWS_PER_PART = 1 << 18
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a run is; rows and bytes are counted, seconds measured."""
-
-    stage: str
-    rows: int
-    bytes_done: int
-    bytes_total: int
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a run did. Times are measured on this host."""
-
-    rows: int
-    bytes_in: int
-    seconds: float
-    parts: tuple[str, ...]
-    malformed: Mapping[str, int]
-    examples: tuple[str, ...]
-    unseen: Mapping[str, int]
-    vocabulary_sizes: Mapping[str, int]
-    resumed: bool = False
-
-    @property
-    def gbps(self) -> float:
-        return self.bytes_in / self.seconds / 1e9 if self.seconds else 0.0
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**self.__dict__, "gbps_measured": self.gbps}
 
 
 class Pipeline:
     """Operators in order over a schema's columns.
 
     ``on_error`` says what a malformed row does: "error" stops, "skip" leaves the row out and
-    counts it, "fill" takes malformed and absent fields as missing and counts the row.
+    counts it, "fill" takes malformed and absent fields as missing and counts the row. ``columns``
+    names those that come out, all by default; the others are not even parsed.
     """
 
     def __init__(
@@ -83,6 +45,7 @@ class Pipeline:
         *,
         on_error: str = "error",
         rows_per_part: int = ROWS_PER_PART,
+        columns: Sequence[str] | None = None,
     ) -> None:
         if on_error not in kernel_types.POLICIES:
             raise UsageError(f"on_error is {on_error!r}", allowed=kernel_types.POLICIES)
@@ -92,7 +55,7 @@ class Pipeline:
         self.schema = schema
         self.on_error = on_error
         self.rows_per_part = rows_per_part
-        self.plans = plan_columns(self.operators, schema)
+        self.plans = chosen(plan_columns(self.operators, schema), columns)
         self.vocabularies: dict[str, vocabulary.Words] = {}
         self.counters = Counters()
 
@@ -108,7 +71,15 @@ class Pipeline:
 
     def transform(self, paths: Paths, **options: Any) -> Iterator[Any]:
         """Record batches with the fitted or loaded vocabularies; unseen values are counted."""
-        return self._stream(self._open(paths, options), grow=False)
+        return self.stream(self._open(paths, options))
+
+    def sources(self, paths: Paths, **options: Any) -> list[Source]:
+        """What is behind paths, folders, globs, URLs and tables, in the order it is read."""
+        return self._open(paths, options)
+
+    def stream(self, sources: Sequence[Source]) -> Iterator[Any]:
+        """Record batches of these sources with the fitted or loaded vocabularies."""
+        return self._stream(sources, grow=False)
 
     def fit_transform(self, paths: Paths, **options: Any) -> Iterator[Any]:
         """Record batches; one pass when every value is kept in order of appearance, else two."""
@@ -123,12 +94,24 @@ class Pipeline:
 
         return pa.Table.from_batches(list(self.fit_transform(paths, **options)))
 
+    def polars(self, paths: Paths, **options: Any) -> Any:
+        """The whole result as a Polars frame."""
+        import polars
+
+        return polars.from_arrow(self.table(paths, **options))
+
+    def pandas(self, paths: Paths, **options: Any) -> Any:
+        """The whole result as a pandas frame."""
+        return self.table(paths, **options).to_pandas()
+
     def save_vocabularies(self, path: str | os.PathLike[str]) -> None:
         vocabulary.save(path, self.vocabularies)
 
     def load_vocabularies(self, path: str | os.PathLike[str]) -> Pipeline:
         """Vocabularies for ``transform``; every VocabMap column must be in the file."""
-        found = vocabulary.load(path)
+        return self._take(vocabulary.load(path), path)
+
+    def _take(self, found: dict[str, vocabulary.Words], path: object) -> Pipeline:
         missing = [plan.name for plan in self.plans if plan.map and plan.name not in found]
         if missing:
             raise BadFileError(f"{path} has no vocabulary for {', '.join(missing)}")
@@ -142,6 +125,7 @@ class Pipeline:
         *,
         format: str = "parquet",
         compression: str | None = None,
+        partition_by: str | None = None,
         resume: bool = False,
         progress: Callable[[Progress], None] | None = None,
         **options: Any,
@@ -150,8 +134,8 @@ class Pipeline:
         started = time.perf_counter()
         tell = progress or _silent
         sources = self._open(paths, options)
-        target = Output(output, format, compression)
-        with target.alone(), self.unchanged_on_error():
+        target = Output(output, format, compression, partition_by)
+        with target.store.alone(), self.unchanged_on_error():
             return self._run(sources, target, resume, tell, started)
 
     @contextmanager
@@ -173,22 +157,22 @@ class Pipeline:
         resumed = bool(manifest.parts) or manifest.fitted
         grow = self._one_pass() and not self.vocabularies
         if manifest.fitted:
-            self.load_vocabularies(target.folder / VOCABULARY)
+            self._take(target.read_vocabularies(VOCABULARY), VOCABULARY)
         elif manifest.words:
-            self._replay([target.folder / name for name in manifest.words])
+            self._replay([target.read_vocabularies(name) for name in manifest.words])
         elif self._generated() and not grow and not self.vocabularies:
             self._fit(sources, tell, started)
         if not manifest.done:
             if self.vocabularies and not grow and not manifest.fitted:
-                self.save_vocabularies(target.folder / VOCABULARY)
+                target.write_vocabularies(VOCABULARY, self.vocabularies)
                 manifest.fitted = True
                 target.commit(manifest)
             self._write(sources, target, manifest, grow, tell, started)
             if self.vocabularies:
-                self.save_vocabularies(target.folder / VOCABULARY)
+                target.write_vocabularies(VOCABULARY, self.vocabularies)
             target.finish(manifest)
-        elif (target.folder / VOCABULARY).exists():
-            self.load_vocabularies(target.folder / VOCABULARY)
+        elif VOCABULARY in target.store.names():
+            self._take(target.read_vocabularies(VOCABULARY), VOCABULARY)
         counters = manifest.counters
         return Report(
             counters.rows, total_bytes(sources), time.perf_counter() - started,
@@ -205,12 +189,11 @@ class Pipeline:
         }
         return fingerprint(
             [self.schema.as_dict(), [op.as_dict() for op in self.operators], self.on_error,
-             self.rows_per_part, target.settings, given]
+             self.rows_per_part, target.settings, given, [plan.name for plan in self.plans]]
         )  # fmt: skip
 
     def _open(self, paths: Paths, options: Mapping[str, Any]) -> list[Source]:
-        many = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
-        return open_sources(many, self.schema, **options)
+        return open_sources(paths, self.schema, **options)
 
     def _generated(self) -> list[ColumnPlan]:
         return [plan for plan in self.plans if plan.gen]
@@ -286,12 +269,10 @@ class Pipeline:
             live = executor.vocabularies[plan.name]
             self.vocabularies[plan.name] = vocabulary.snapshot(live, counted=not plan.map)
 
-    def _replay(self, files: Sequence[Path]) -> None:
-        import numpy as np
-
+    def _replay(self, files: Sequence[Mapping[str, vocabulary.Words]]) -> None:
         pieces: dict[str, list[vocabulary.Words]] = {}
         for file in files:
-            for name, words in vocabulary.load(file).items():
+            for name, words in file.items():
                 pieces.setdefault(name, []).append(words)
         self.vocabularies = {
             name: vocabulary.Words(
@@ -346,33 +327,8 @@ class Pipeline:
             target.commit(manifest)
         except OSError as error:
             raise UsageError(
-                f"cannot write to {target.folder}: {error.strerror or error}"
+                f"cannot write to {target.store.place}: {error.strerror or error}"
             ) from None
-
-
-def criteo_pipeline(modulus: int = 100_000, **options: Any) -> Pipeline:
-    """The usual pipeline for Criteo's logs: dense log1p, categories to identifiers."""
-    return Pipeline(
-        [Neg2Zero(), Logarithm("log1p"), Hex2Int(), Modulus(modulus), VocabGen(), VocabMap()],
-        CRITEO,
-        **options,
-    )
-
-
-def load_pipeline(path: str | os.PathLike[str], **options: Any) -> Pipeline:
-    """A pipeline file: ``{"schema": "criteo", "operators": [{"operator": "Neg2Zero"}, …]}``."""
-    try:
-        value = json.loads(Path(path).read_text(encoding="utf-8"))
-        operators = [operator_from_dict(item) for item in value["operators"]]
-        schema = load_schema(value.get("schema", "criteo"))
-    except OSError as error:
-        raise UsageError(f"no pipeline file {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BadFileError(
-            f"{path} is not a pipeline file: {error}",
-            needs='{"schema": "criteo", "operators": [{"operator": "Neg2Zero"}, …]}',
-        ) from None
-    return Pipeline(operators, schema, **options)
 
 
 def _release(executor: Executor, buffers: Buffers, _: Future[None]) -> None:
@@ -390,6 +346,3 @@ def _progress(stage: str, part: Part, sources: Sequence[Source], started: float)
         source = sources[part.position.file]
         done += 0 if source.columnar else min(part.position.offset, sizes[part.position.file])
     return Progress(stage, part.counters.rows, done, sum(sizes), time.perf_counter() - started)
-
-
-__all__ = ["Pipeline", "Position", "Progress", "Report", "criteo_pipeline", "load_pipeline"]

@@ -11,6 +11,7 @@ from temper.etl.operators import (
     Bucketize,
     Clip,
     EmbeddingLookup,
+    Hash,
     Hex2Int,
     Logarithm,
     Modulus,
@@ -26,11 +27,14 @@ from temper.etl.schema import Column, Schema
 DIRECT_TABLE_LIMIT = 1 << 24
 
 # The kernels' codes (kernels/etl_chain.hpp).
-KIND_CODES = {"int": 0, "float": 1, "hex": 2, "skip": 3}
+KIND_CODES = {"int": 0, "float": 1, "hex": 2, "skip": 3, "text": 4}
 OUT_CODES = {"float32": 0, "int32": 1, "int64": 2, "uint64": 2}
 _INT64 = (-(2**63), 2**63 - 1)
 _UINT64 = (0, 2**64 - 1)  # what hexadecimal text of 16 digits holds
 _INT32 = (-(2**31), 2**31 - 1)
+
+# Kinds of columns whose values are text, and the operator that makes 64 unsigned bits of each.
+TEXT_KINDS: dict[str, type[Operator]] = {"hex": Hex2Int, "text": Hash}
 
 Step = tuple[int, float | None, float | None, list[float]]
 
@@ -63,7 +67,7 @@ class ColumnPlan:
 
 
 def plan_columns(operators: Sequence[Operator], schema: Schema) -> tuple[ColumnPlan, ...]:
-    """Chains for every column that comes out; hexadecimal text that nothing reads is left out."""
+    """Chains for every column that comes out; text that nothing reads is left out."""
     chosen: dict[str, list[Operator]] = {name: [] for name in schema.names}
     for operator in operators:
         names = schema.role(operator.role) if operator.columns is None else operator.columns
@@ -79,10 +83,23 @@ def plan_columns(operators: Sequence[Operator], schema: Schema) -> tuple[ColumnP
     return tuple(plan for plan in plans if plan is not None)
 
 
+def chosen(plans: tuple[ColumnPlan, ...], columns: Sequence[str] | None) -> tuple[ColumnPlan, ...]:
+    """The plans of the columns that are wanted, in the schema's order."""
+    if columns is None:
+        return plans
+    names = [plan.name for plan in plans]
+    unknown = [name for name in columns if name not in names]
+    if unknown or not columns:
+        what = f"no column {unknown[0]!r} comes out" if unknown else "no column is wanted"
+        raise UsageError(what, allowed=names)
+    return tuple(plan for plan in plans if plan.name in columns)
+
+
 def _chain(column: Column, operators: Sequence[Operator]) -> ColumnPlan | None:
-    if column.kind == "hex" and not operators:
+    if column.kind in TEXT_KINDS and not operators:
         return None
-    text = column.kind == "hex"
+    reader = TEXT_KINDS.get(column.kind)  # the operator that makes numbers of its text
+    text = reader is not None
     floating = column.kind == "float"
     low, high = _INT32 if column.bits == 32 else _INT64
     steps: list[Step] = []
@@ -91,13 +108,20 @@ def _chain(column: Column, operators: Sequence[Operator]) -> ColumnPlan | None:
     expand: OneHot | EmbeddingLookup | None = None
     for operator in operators:
         where = f"{operator.name} on column {column.name!r}"
-        if isinstance(operator, Hex2Int):
+        if isinstance(operator, (Hex2Int, Hash)):
             if not text:
                 raise UsageError(f"{where}: its values are numbers already")
+            if not isinstance(operator, reader or Hex2Int):
+                raise UsageError(
+                    f"{where}: the column is of kind {column.kind!r}",
+                    try_=[f"{reader.__name__}()" if reader else "", "another kind in the schema"],
+                )
             text, (low, high) = False, _UINT64
             continue
         if text:
-            raise UsageError(f"{where}: its values are hexadecimal text", try_="Hex2Int() before")
+            words = "hexadecimal text" if column.kind == "hex" else "text"
+            assert reader is not None
+            raise UsageError(f"{where}: its values are {words}", try_=f"{reader.__name__}() before")
         if expand is not None:
             raise UsageError(f"{where}: nothing can follow {expand.name}")
         if (

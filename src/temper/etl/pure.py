@@ -47,11 +47,14 @@ class PureColumn:
         text = text.strip(" \r") if text.endswith("\r") else text.strip(" ")
         if text and '"' in (text[0], text[-1]):  # half of a quoted field is no field
             if len(text) < 2 or text[0] != '"' or text[-1] != '"':
-                return self.missing, (2, 3, 4)[self.kind]
+                return self.missing, {0: 2, 1: 3}.get(self.kind, 4)
             text = text[1:-1].rstrip("\r").strip(" ")
+            text = text.replace('""', '"') if self.kind == 4 else text
         if not text:
             return self.missing, 0
         try:
+            if self.kind == 4:
+                return self.finish(text_hash(text.encode("latin-1")))
             if self.kind == 2:
                 digits = text[2:] if text[:2] in ("0x", "0X") and len(text) > 2 else text
                 if len(digits) > 16:
@@ -82,13 +85,23 @@ class PureColumn:
         return self.run(value), 0
 
     def fits(self, value: int) -> bool:
-        if self.kind == 2 and not (value < 0 and self.reduces()):
+        if self.kind in (2, 4) and not (value < 0 and self.reduces()):
             return 0 <= value < 1 << (31 if self.dtype is np.int32 and not self.steps else 64)
         bits = 31 if self.dtype is np.int32 and not self.steps else 63
         return -(1 << bits) <= value < 1 << bits
 
     def reduces(self) -> bool:
         return self.dtype is np.float32 or any(code in (4, 5) for code, *_ in self.steps)
+
+
+def text_hash(text: bytes) -> int:
+    """FNV-1a, then a mixing that spreads its low bits, as in kernels/etl_chain.hpp."""
+    value, whole = 0xCBF29CE484222325, (1 << 64) - 1
+    for byte in text:
+        value = (value ^ byte) * 0x100000001B3 & whole
+    value ^= value >> 33
+    value = value * 0xFF51AFD7ED558CCD & whole
+    return value ^ value >> 33
 
 
 def _log(value: float, *, plus_one: bool = False) -> float:
@@ -162,7 +175,8 @@ class PurePlan:
             if item is None:
                 value, reason = column.missing, 0
             elif isinstance(item, str):
-                value, reason = column.read(item)
+                raw_text = item if isinstance(raw, bytes) else item.encode().decode("latin-1")
+                value, reason = column.read(raw_text)
             elif isinstance(item, float):
                 with np.errstate(over="ignore"):
                     single = np.float32(item)

@@ -10,7 +10,7 @@ from typing import Any
 
 from temper.errors import BadFileError, UsageError
 
-KINDS = ("int", "float", "hex")
+KINDS = ("int", "float", "hex", "text")
 ROLES = ("label", "dense", "category")
 
 

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from temper.errors import BadFileError, UsageError
+from temper.errors import BadFileError
 from temper.etl.kernel import READABLE
 from temper.etl.parquet import Footer, after, parquet_batches, read_footer
 from temper.etl.plan import ColumnPlan
 from temper.etl.schema import Schema
+from temper.etl.stores import filesystem
 
 # Text parsed between two looks at the vocabularies: its columns are still in the shared cache.
 STEP_BYTES = 8 << 20
@@ -22,7 +24,10 @@ BLOCK_BYTES = 256 << 10  # the kernels' unit (kernels/etl_text.hpp, kBlock)
 _COMPRESSED = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 _TEXT = {".tsv": "\t", ".txt": "\t", ".csv": ","}
 _PARQUET = {".parquet", ".pq"}
+# What stores call the version of an object.
+_VERSIONS = ("ETag", "LastModified", "mtime", "created")
 _ARROW = {".arrow", ".arrows", ".feather", ".ipc"}
+FORMATS = {*_TEXT, *_PARQUET, *_ARROW}
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,7 @@ class Window:
     size: int
     begin: int
     base: int  # file position of the window's byte 0
+    stop: int  # rows that start here or later belong to somebody else
 
 
 @dataclass(frozen=True)
@@ -43,6 +49,11 @@ class Source:
     schema: Schema
     delimiter: str | None = None
     header: bool | None = None  # None: a header is there when the first line names the columns
+    partitions: tuple[tuple[str, str], ...] = ()  # columns that the path names
+    # The part of it that is read: rows that start at these bytes of text, or these rows of columns.
+    begin: int = 0
+    end: int | None = None
+    table: Any = field(default=None, repr=False, compare=False)  # an Arrow table in memory
 
     @property
     def suffixes(self) -> tuple[str, str]:
@@ -54,8 +65,22 @@ class Source:
         return suffix, ""
 
     @property
+    def known(self) -> bool:
+        """Whether its name, or being a table, says what it holds."""
+        return self.table is not None or self.path == "-" or self.suffixes[0] in FORMATS
+
+    @property
+    def remote(self) -> bool:
+        return "://" in self.path
+
+    @property
+    def constants(self) -> dict[str, str]:
+        """Columns that every row has the same text for."""
+        return dict(self.partitions)
+
+    @property
     def columnar(self) -> bool:
-        return self.parquet or (self.path != "-" and self.suffixes[0] in _ARROW)
+        return self.table is not None or self.parquet or self.suffixes[0] in _ARROW
 
     @property
     def parquet(self) -> bool:
@@ -63,15 +88,43 @@ class Source:
 
     @property
     def size_bytes(self) -> int:
-        return 0 if self.path == "-" else os.stat(self.path).st_size
+        if self.table is not None:
+            return int(self.table.nbytes)
+        if self.path == "-":
+            return 0
+        if self.remote:
+            return int(self._info().get("size") or 0)
+        size = os.stat(self.path).st_size
+        return size if self.columnar or self.end is None else min(size, self.end) - self.begin
 
     def fingerprint(self) -> dict[str, Any]:
         """What must not change between an interrupted run and its continuation."""
         if self.path == "-":
             return {"path": "-"}
+        if self.table is not None:
+            digest = hashlib.sha256()
+            for batch in self.table.to_batches():
+                digest.update(batch.serialize())
+            return {"table": digest.hexdigest()}
+        if self.remote:
+            info = self._info()
+            told = {name: str(value) for name, value in info.items() if name in _VERSIONS}
+            return {"path": self.path, "size": info.get("size"), **told}
         status = os.stat(self.path)
         text = {} if self.columnar else {"delimiter": self.separator(), "header": self.header}
         return {"path": self.path, "size": status.st_size, "mtime_ns": status.st_mtime_ns, **text}
+
+    def _info(self) -> dict[str, Any]:
+        files, path = filesystem(self.path)
+        found: dict[str, Any] = files.info(path)
+        return found
+
+    def opened(self) -> Any:
+        """The file's path for pyarrow, or an open file where it is behind a URL."""
+        if not self.remote:
+            return self.path
+        files, path = filesystem(self.path)
+        return files.open(path, "rb")
 
     def separator(self) -> str:
         return self.delimiter or _TEXT.get(self.suffixes[0], "\t")
@@ -80,18 +133,20 @@ class Source:
     def text(self, position: int) -> Iterator[tuple[tuple[str, ...], Iterator[Window]]]:
         """The file's column names in order, and windows of text from ``position`` on."""
         compression = self.suffixes[1]
-        if self.path != "-" and not compression:
+        if self.path != "-" and not compression and not self.remote:
             fd = os.open(self.path, os.O_RDONLY)
             try:
                 size = os.fstat(fd).st_size
                 names, begin = self.layout(os.pread(fd, 1 << 16, 0))
-                yield names, iter([Window(fd, size, max(begin, position), 0)])
+                first = max(begin, position, _row_start(fd, self.begin))
+                stop = size if self.end is None else min(size, self.end)
+                yield names, iter([Window(fd, size, first, 0, stop)])
             finally:
                 os.close(fd)
             return
         import pyarrow as pa
 
-        raw = sys.stdin.buffer if self.path == "-" else self.path
+        raw = sys.stdin.buffer if self.path == "-" else self.opened()
         with pa.input_stream(raw, compression=compression or None) as stream:
             head = _read(stream, 1 << 16)
             names, begin = self.layout(head)
@@ -99,17 +154,18 @@ class Source:
 
     def layout(self, head: bytes) -> tuple[tuple[str, ...], int]:
         """Column names in file order and where the first row starts; checks the column count."""
+        inside = [name for name in self.schema.names if name not in self.constants]
         begin = 3 if head.startswith(b"\xef\xbb\xbf") else 0
-        if len(self.schema.columns) > 1:  # empty lines are no rows
+        if len(inside) > 1:  # empty lines are no rows
             begin = len(head) - len(head[begin:].lstrip(b"\r\n"))
         lines = head[begin:].split(b"\n")
         complete = lines if len(head) < 1 << 16 else lines[:-1]
         rows = [line.rstrip(b"\r").decode("utf-8", "replace") for line in complete[:20]]
         fields = [name.strip(' "') for name in rows[0].split(self.separator())] if rows else []
-        known = [name for name in self.schema.names if name in fields]
+        known = [name for name in inside if name in fields]
         header = self.header if self.header is not None else len(known) > len(fields) / 2
         if header and fields != [""]:
-            missing = [name for name in self.schema.names if name not in fields]
+            missing = [name for name in inside if name not in fields]
             if missing:
                 raise BadFileError(
                     f"{self.path}: the header lacks {', '.join(missing)}",
@@ -117,7 +173,7 @@ class Source:
                     found=", ".join(fields),
                 )
             return tuple(fields), begin + len(complete[0]) + 1
-        want = len(self.schema.columns)
+        want = len(inside)
         counts = {len(row.split(self.separator())) for row in rows if row}
         if counts and want not in counts:
             raise BadFileError(
@@ -125,12 +181,12 @@ class Source:
                 f"schema {self.schema.name!r} has {want}",
                 try_=["another delimiter", "a schema that names the file's columns"],
             )
-        return self.schema.names, begin
+        return tuple(inside), begin
 
     def footer(self, plans: Sequence[ColumnPlan]) -> Footer:
         """The footer of Parquet that has the plan's columns."""
         with _told(self.path):
-            footer = read_footer(self.path)
+            footer = read_footer(self.path, self.opened())
             self.check(footer.schema, plans)
             return footer
 
@@ -138,12 +194,18 @@ class Source:
         """Record batches with the plan's columns, from row ``position`` on."""
         import pyarrow as pa
 
+        plans = [plan for plan in plans if plan.name not in self.constants]
         names = [plan.name for plan in plans]
         with _told(self.path):
-            if self.parquet:
-                yield from parquet_batches(self.path, self.footer(plans), position, plans)
+            if self.table is not None:
+                self.check(self.table.schema, plans)
+                yield from after(iter(self.table.select(names).to_batches()), position)
                 return
-            with pa.memory_map(self.path) as memory:
+            if self.parquet:
+                yield from parquet_batches(self.opened(), self.footer(plans), position, plans)
+                return
+            whole = pa.PythonFile(self.opened()) if self.remote else pa.memory_map(self.path)
+            with whole as memory:
                 try:
                     reader: Any = pa.ipc.open_file(memory)
                     found = (reader.get_batch(i) for i in range(reader.num_record_batches))
@@ -167,40 +229,14 @@ class Source:
             name = str(kind.value_type if str(kind).startswith("dictionary") else kind)
             readable = name in READABLE or name in ("string_view", "halffloat")
             fractional = name in ("halffloat", "float", "double") and plan.chain_type != "float32"
-            if not readable or (fractional and plan.column.kind != "float"):
+            word = name in ("string", "binary", "large_string", "large_binary", "string_view")
+            numeric = plan.column.kind == "text" and not word
+            if not readable or numeric or (fractional and plan.column.kind != "float"):
+                needs = {"hex": "hexadecimal text or integers", "text": "text"}
                 raise BadFileError(
                     f"{self.path}: column {plan.name!r} is {kind}, its chain needs "
-                    f"{'hexadecimal text or integers' if plan.column.kind == 'hex' else 'integers'}"
+                    + needs.get(plan.column.kind, "integers")
                 )
-
-
-def open_sources(
-    paths: Sequence[str | os.PathLike[str]], schema: Schema, **options: Any
-) -> list[Source]:
-    """Sources of files and folders (their data files by name), each checked to exist."""
-    found: list[Source] = []
-    for path in map(str, paths):
-        if path == "-":
-            found.append(Source(path, schema, **options))
-        elif os.path.isdir(path):
-            files = sorted(file for file in os.listdir(path) if not file.startswith(("_", ".")))
-            found += [Source(os.path.join(path, file), schema, **options) for file in files]
-        elif os.path.isfile(path):
-            found.append(Source(path, schema, **options))
-        else:
-            raise UsageError(f"no input {path!r}")
-    if not found:
-        raise UsageError("no input files", try_="name files, folders or '-' for standard input")
-    for source in found:
-        suffix = source.suffixes[0]
-        known = {*_TEXT, *_PARQUET, *_ARROW}
-        if source.path != "-" and suffix not in known and source.delimiter is None:
-            raise UsageError(
-                f"{source.path}: what format is {suffix or 'a file without suffix'}?",
-                allowed=sorted(known),
-                try_="--delimiter for other text files",
-            )
-    return found
 
 
 @contextmanager
@@ -261,9 +297,24 @@ def _windows(stream: Any, head: bytes, position: int) -> Iterator[Window]:
             return
         cut = data.rfind(b"\n") + 1 if piece else len(data)
         if cut:
-            yield Window(memoryview(data)[:cut], cut, 0, base)
+            yield Window(memoryview(data)[:cut], cut, 0, base, cut)
         carry, base = data[cut:], base + cut
         if len(carry) > 2 * STEP_BYTES:
             raise BadFileError("a row is longer than 16 MiB: is this a text file?")
         if not piece:
             return
+
+
+def _row_start(fd: int, begin: int) -> int:
+    """Where the first row starts that does not start before ``begin``."""
+    if begin == 0:
+        return 0
+    at = begin - 1  # a row may start exactly there
+    while True:
+        piece = os.pread(fd, 1 << 16, at)
+        if not piece:
+            return at
+        found = piece.find(b"\n")
+        if found >= 0:
+            return at + found + 1
+        at += len(piece)

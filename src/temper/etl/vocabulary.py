@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from temper.errors import BadFileError
+from temper.errors import BadFileError, UsageError
 from temper.etl import arrow, kernel_types
 from temper.etl.operators import VocabGen
 
@@ -78,11 +78,20 @@ def to_table(vocabularies: Mapping[str, Words]) -> Any:
 
 
 def save(path: str | os.PathLike[str], vocabularies: Mapping[str, Words]) -> None:
-    """Writes beside, then renames."""
+    """One Arrow file, there whole or not at all."""
     target = Path(path)
     beside = target.with_name(target.name + ".tmp")
-    arrow.write_file(beside, to_table(vocabularies), None)
-    os.replace(beside, target)
+    try:
+        write(beside, vocabularies)
+        os.replace(beside, target)
+    except OSError as error:
+        beside.unlink(missing_ok=True)
+        raise UsageError(f"cannot write {target}: {error.strerror or error}") from None
+
+
+def write(path: Path, vocabularies: Mapping[str, Words]) -> None:
+    """The file's bytes, straight to that path."""
+    arrow.write_file(path, to_table(vocabularies), None)
 
 
 def load(path: str | os.PathLike[str]) -> dict[str, Words]:

@@ -18,7 +18,6 @@ from temper.compiler.pipeline import Built
 from temper.cost import ProgramCost, estimate
 from temper.frontdoor.environment import start_from_environment
 from temper.frontdoor.profiled import CONST_EVAL, LOAD, CallRecorder
-from temper.options import Options
 from temper.program.trace_size import check_region, trace_bytes
 from temper.record import recorder
 from temper.targets.choose import choose
@@ -133,7 +132,7 @@ class LoadedGraph:
                         _host(self._weights),
                         self._dtypes,
                         self.built.options,
-                        exact_accumulation=_exact(self.built.options),
+                        exact_accumulation=bool(self.built.options["exact_accumulation"]),
                         state=self.state,
                     )
                 )
@@ -219,15 +218,6 @@ class LoadedGraph:
             else:
                 made.append(inputs[what] if kind == "input" else what)
         return made
-
-
-def _exact(options: Options) -> bool:
-    """Whether a bfloat16 accumulator is followed step by step: asked for, or chosen by hand.
-
-    Who switches float32 accumulation off by hand wants to see what that costs in accuracy.
-    """
-    chosen = options.explicit("fp32_dest_acc_en") and options["fp32_dest_acc_en"] is False
-    return bool(options["exact_accumulation"]) or chosen
 
 
 def _host(weights: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -39,8 +39,8 @@ void integers(const Column &col, const Array &a, BadRows &bad) {
         if (valid(a, k)) {
             int64_t v = int64_t(in[k]);
             constexpr bool unsigned64 = std::is_same_v<T, uint64_t>;
-            const bool beyond = v < 0 && (unsigned64 ? col.kind != Kind::Hex
-                                                     : col.kind == Kind::Hex && !col.reduces());
+            const bool beyond = v < 0 && (unsigned64 ? !col.whole()
+                                                     : col.whole() && !col.reduces());
             if (beyond || !col.fits(v)) bad.emplace_back(k, BadRange);
             else if (col.kind == Kind::Float) bits = col.one(float(in[k]));
             else bits = col.kind == Kind::Int ? col.from_int(v)

@@ -14,7 +14,7 @@
 
 namespace temper_etl {
 
-enum class Kind : int { Int = 0, Float = 1, Hex = 2, Skip = 3 };
+enum class Kind : int { Int = 0, Float = 1, Hex = 2, Skip = 3, Text = 4 };
 enum class Out : int { F32 = 0, I32 = 1, I64 = 2 };
 enum class Code : int { Neg2Zero = 0, Clip = 1, Log = 2, Log1p = 3, Bucketize = 4, Modulus = 5 };
 enum Reason : int { Good = 0, BadColumns = 1, BadInteger = 2, BadFloat = 3, BadHex = 4, BadRange = 5 };
@@ -154,6 +154,8 @@ struct Column {
                                    i <= std::numeric_limits<int32_t>::max());
     }
 
+    bool whole() const { return kind == Kind::Hex || kind == Kind::Text; }
+
     bool reduces() const {
         for (const Step &s : steps)
             if (s.code == Code::Modulus || s.code == Code::Bucketize) return true;
@@ -229,8 +231,22 @@ inline int hex_digit(unsigned char c) {
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
+// Text to 64 bits: FNV-1a, then a mixing that spreads its low bits. pure.py has the same.
+inline uint64_t text_hash(const char *p, const char *end, bool quoted) {
+    uint64_t h = 0xcbf29ce484222325ull;
+    for (; p < end; p++) {
+        h = (h ^ uint8_t(*p)) * 0x100000001b3ull;
+        if (quoted && *p == '"' && p + 1 < end && p[1] == '"') p++;  // doubled stands for one
+    }
+    h ^= h >> 33;
+    h *= 0xff51afd7ed558ccdull;
+    return h ^ h >> 33;
+}
+
 inline Reason bad_text(Kind kind) {
-    return kind == Kind::Int ? BadInteger : kind == Kind::Hex ? BadHex : BadFloat;
+    return kind == Kind::Int    ? BadInteger
+           : kind == Kind::Float ? BadFloat
+                                 : BadHex;
 }
 
 // Any text of one field, spaces and a pair of quotes around it allowed; empty means missing.
@@ -241,12 +257,17 @@ inline Reason read_field(const Column &col, const char *p, const char *end, uint
     };
     trim();
     bits = col.missing;
-    if (p < end && (*p == '"' || end[-1] == '"')) {  // half of a quoted field is no field
+    const bool quoted = p < end && (*p == '"' || end[-1] == '"');
+    if (quoted) {  // half of a quoted field is no field
         if (end - p < 2 || *p != '"' || end[-1] != '"') return bad_text(col.kind);
         p++, end--;
         trim();
     }
     if (p == end) return Good;
+    if (col.kind == Kind::Text) {
+        bits = col.from_hex(text_hash(p, end, quoted));
+        return Good;
+    }
     if (col.kind == Kind::Hex) {
         if (end - p > 2 && p[0] == '0' && (p[1] | 0x20) == 'x') p += 2;
         if (end - p > 16) return BadRange;

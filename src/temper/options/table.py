@@ -109,7 +109,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("target_module", "bool", False, "generate a module instead of a script", "tt-xla",
            without_effect="the backend generates no code"),
     # --- options={} of tt-xla's torch.compile backend
-    Option("tt_enable_torch_fx_fusion_pass", "bool", True, "fusion on the FX graph", "tt-xla"),
+    Option("tt_enable_torch_fx_fusion_pass", "bool", True,
+           "fusion on the FX graph; ops of the program are fused by enable_fusing alone",
+           "tt-xla"),
     Option("tt_enable_composite_ops", "bool", True,
            "keep gelu, layer norm and the like whole", "tt-xla",
            without_effect="ops that the chip has are always kept whole"),
@@ -163,7 +165,8 @@ OPTIONS: tuple[Option, ...] = (
            "tokens that a generative model's cache holds for each user; unset takes what a call "
            "needs, rounded up, and grows", "temper", minimum=1),
     Option("exact_accumulation", "bool", False,
-           "round a bfloat16 accumulator at every 16-deep step as the chip does (slow)", "temper",
+           "sum as the chip does: a bfloat16 accumulator is rounded at every 16-deep step; off "
+           "sums in float32 on this host, faster and too good for long sums", "temper",
            env="TEMPER_EXACT_ACCUMULATION"),
     Option("compile_cache", "bool", True, "keep compiled programs on disk", "temper",
            env="TEMPER_CACHE"),

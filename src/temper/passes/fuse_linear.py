@@ -1,9 +1,7 @@
-"""Linear layers: bias into the matmul, projections of one input into one, transposes to flags."""
+"""Linear layers: bias into the matmul, transposes to flags."""
 
 from __future__ import annotations
 
-import operator
-from collections import defaultdict
 from typing import Any
 
 import torch
@@ -34,76 +32,6 @@ def fuse_linear(captured: Captured, options: Options) -> int:
         return graph.call_function(aten.linear.default, (found["x"], turned, found["b"]))
 
     return rewrite(captured.graph, pattern, build)
-
-
-def merge_linears(captured: Captured, options: Options) -> int:
-    """Query, key and value projections that read one input become one matmul and slices.
-
-    Only where all three are split into heads afterwards and their weights have one format.
-    """
-    graph = captured.graph
-    groups: dict[Node, list[Node]] = defaultdict(list)
-    for node in graph.nodes:
-        if node.target is aten.linear.default and _feeds_heads(node):
-            groups[node.args[0]].append(node)
-    hits = 0
-    for source, nodes in groups.items():
-        if len(nodes) != 3 or len({_signature(n) for n in nodes}) != 1:
-            continue
-        if len({n.args[1] for n in nodes}) != 3:
-            continue
-        _merge(graph, source, nodes)
-        hits += 1
-    graph.eliminate_dead_code()
-    return hits
-
-
-def _feeds_heads(node: Node) -> bool:
-    """linear -> view (B, S, heads, d) -> transpose(1, 2), and nothing else."""
-    if len(node.users) != 1 or node.meta["val"].dim() != 3:
-        return False
-    view = next(iter(node.users))
-    if view.target not in (aten.view.default, aten.reshape.default) or view.meta["val"].dim() != 4:
-        return False
-    return all(
-        u.target is aten.transpose.int and sorted(d % 4 for d in u.args[1:3]) == [1, 2]
-        for u in view.users
-    )
-
-
-def _signature(node: Node) -> tuple[Any, ...]:
-    bias = len(node.args) > 2 and node.args[2] is not None
-    fmt = (node.meta.get("weight_format") or {}).get("format")
-    return bias, fmt, node.meta["val"].dtype
-
-
-def _merge(graph: fx.Graph, source: Node, nodes: list[Node]) -> None:
-    first = nodes[0]
-    sizes = [n.args[1].meta["val"].shape[0] for n in nodes]
-
-    def cat(index: int) -> Node:
-        parts = [n.args[index] for n in nodes]
-        new = graph.call_function(aten.cat.default, (parts, 0))
-        inherit(new, first, torch.cat([p.meta["val"] for p in parts], 0))
-        return new
-
-    # Weights are placeholders or come from constants alone; only overrides may stand later.
-    with graph.inserting_before(first):
-        args = [source, cat(1)]
-        if len(first.args) > 2 and first.args[2] is not None:
-            args.append(cat(2))
-        wide = graph.call_function(aten.linear.default, tuple(args))
-        shape = (*first.meta["val"].shape[:-1], sum(sizes))
-        inherit(wide, first, first.meta["val"].new_empty(shape))
-        if "weight_format" in first.meta:
-            wide.meta["weight_format"] = first.meta["weight_format"]
-        split = graph.call_function(aten.split_with_sizes.default, (wide, sizes, -1))
-        inherit(split, first, tuple(n.meta["val"] for n in nodes))
-    for index, node in enumerate(nodes):
-        with graph.inserting_after(split):
-            part = graph.call_function(operator.getitem, (split, index))
-        inherit(part, node, node.meta["val"])
-        node.replace_all_uses_with(part)
 
 
 def fuse_transposes(captured: Captured, options: Options) -> int:

@@ -8,18 +8,21 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from temper.options import Options
+from temper.passes.attention import simplify_attention
 from temper.passes.batch_norm import fold_batch_norm
 from temper.passes.canonical import canonicalise
 from temper.passes.constants import fold_constants
 from temper.passes.fuse_activations import fuse_activations
-from temper.passes.fuse_attention import fuse_attention, fuse_heads, fuse_rotary
+from temper.passes.fuse_attention import fuse_attention, fuse_rotary
 from temper.passes.fuse_decode import fuse_decode
-from temper.passes.fuse_linear import fuse_linear, fuse_transposes, merge_linears
+from temper.passes.fuse_linear import fuse_linear, fuse_transposes
 from temper.passes.fuse_norms import fuse_norms, fuse_softmax
+from temper.passes.heads import fuse_heads
 from temper.passes.program_chains import fuse_chains
 from temper.passes.program_dead import remove_dead
 from temper.passes.program_epilogues import fuse_epilogues
 from temper.passes.program_movement import remove_movement
+from temper.passes.views import cancel_views
 from temper.passes.weight_formats import assign_weight_formats
 
 T = TypeVar("T")
@@ -58,16 +61,21 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     Pass("fuse-softmax", fuse_softmax, "enable_fusing", "softmax written out by hand"),
     Pass("fuse-norms", fuse_norms, "enable_fusing", "layer and rms norm written out by hand"),
     Pass("fuse-linear", fuse_linear, "enable_fusing", "matmul and bias to linear"),
+    Pass("join-views", cancel_views, "enable_layout_optimization",
+         "the same views as below, so that what stands between them is seen side by side"),
     Pass("fuse-attention", fuse_attention, "enable_fusing",
          "scaled dot-product attention written out by hand"),
     Pass("fuse-rotary", fuse_rotary, "enable_fusing", "rotary position embedding"),
     Pass("assign-weight-formats", assign_weight_formats, "",
          "weight formats and overrides put on matmul and linear weights"),
-    Pass("merge-linears", merge_linears, "enable_fusing",
-         "query, key and value projections of one input to one matmul"),
+    Pass("simplify-attention", simplify_attention, "enable_fusing",
+         "masks that hide nothing or the future, scales, repeated key heads"),
+    Pass("cancel-views", cancel_views, "enable_layout_optimization",
+         "chains of reshapes, permutes and slices joined, moved past row-wise ops and cancelled"),
     Pass("fuse-decode", fuse_decode, "enable_fusing",
          "heads of a decode step: rotations behind their turns, one split and one join"),
-    Pass("fuse-heads", fuse_heads, "enable_fusing", "split and concat of attention heads"),
+    Pass("fuse-heads", fuse_heads, "enable_fusing",
+         "query, key and value to one matmul and the heads op, in any spelling"),
     Pass("fuse-transposes", fuse_transposes, "experimental_enable_permute_matmul_fusion",
          "a transpose before a matmul to its flag"),
 )  # fmt: skip
@@ -83,13 +91,16 @@ PROGRAM_PASSES: tuple[Pass, ...] = (
     Pass("remove-dead", remove_dead, "", "ops whose result nobody reads"),
 )  # fmt: skip
 
+# What tt_enable_torch_fx_fusion_pass switches: fusion on the graph, not on the program.
+_FX_FUSION = frozenset(one.name for one in GRAPH_PASSES if one.option == "enable_fusing")
+
 
 def run_passes(passes: Sequence[Pass], subject: Any, options: Options) -> list[PassReport]:
     """Run those passes that are switched on."""
     reports = []
     for one in passes:
         enabled = not one.option or bool(options[one.option])
-        if one.name.startswith("fuse") and not options["tt_enable_torch_fx_fusion_pass"]:
+        if one.name in _FX_FUSION and not options["tt_enable_torch_fx_fusion_pass"]:
             enabled = False
         started = time.perf_counter()
         hits = one.run(subject, options) if enabled else 0

@@ -8,7 +8,7 @@ from temper.program import table as _table  # noqa: F401  (enters the op table)
 from temper.program.op import KINDS, Op, OpKind, Source
 from temper.program.program import Program
 from temper.program.tensor import DRAM, HOST, SRAM, Memory, TensorSpec
-from temper.program.text import parse, to_text
+from temper.program.text import to_text
 from temper.program.verify import problems, verify
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ __all__ = [
     "Source",
     "TensorSpec",
     "load",
-    "parse",
     "problems",
     "save",
     "to_text",

@@ -30,14 +30,21 @@ _ENTRIES = {_MANIFEST, _PROGRAM, _WEIGHTS}
 
 
 def save(
-    program: Program, weights: Mapping[str, NDArray[Any]], path: str | os.PathLike[str]
+    program: Program,
+    weights: Mapping[str, NDArray[Any]],
+    path: str | os.PathLike[str],
+    *,
+    key: str = "",
 ) -> None:
     """Writes a program and weights by parameter path; an existing file is replaced at the end.
 
-    float32 weights that bfloat16 holds exactly are stored as bfloat16 and come back as float32.
+    ``key`` says what the program was made for; who loads it by key is refused any other. float32
+    weights that bfloat16 holds exactly are stored as bfloat16 and come back as float32.
     """
     verify(program)
     manifest = {"format": "temper-program", "version": VERSION, "temper": __version__}
+    if key:
+        manifest["key"] = key
     text = json.dumps(to_json(program), allow_nan=False, separators=(",", ":"))
     packed = tensor_file.dump(weights)
     target = Path(path)
@@ -47,7 +54,7 @@ def save(
         _write(file, _WEIGHTS, packed)
 
 
-def load(path: str | os.PathLike[str]) -> tuple[Program, dict[str, NDArray[Any]]]:
+def load(path: str | os.PathLike[str], *, key: str = "") -> tuple[Program, dict[str, NDArray[Any]]]:
     """The program and weights of a file that `save` wrote; BadFileError for any other file."""
     source = Path(path)
     try:
@@ -59,7 +66,10 @@ def load(path: str | os.PathLike[str]) -> tuple[Program, dict[str, NDArray[Any]]
         raise BadFileError(f"cannot read {source}: {error.strerror or error}") from None
     except (zipfile.BadZipFile, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
         _fail(source, f"it is no program file or is truncated ({error})")
-    _check_manifest(source, _json(source, entries[_MANIFEST]))
+    manifest = _json(source, entries[_MANIFEST])
+    _check_manifest(source, manifest)
+    if key and manifest.get("key") != key:
+        _fail(source, "it was stored under another key")
     try:
         program = from_json(_json(source, entries[_PROGRAM]))
         weights = tensor_file.parse(entries[_WEIGHTS])

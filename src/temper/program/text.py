@@ -1,4 +1,4 @@
-"""The text form of a program: one line an op, made for reading; `parse` gives the program back.
+"""The text form of a program: one line for each op, made for reading.
 
     program mnist on n150
     option optimization_level = 2
@@ -20,20 +20,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from temper.errors import TemperError
-from temper.program.op import Op, Source
+from temper.program.op import KINDS, Op, Source
 from temper.program.program import Program
 from temper.program.tensor import TensorSpec
-from temper.program.text_parse import WORD, operand_label, parse
 
-__all__ = ["parse", "spec_text", "to_text"]
-
+# A string that may stand without quotes.
+_WORD = re.compile(r"[A-Za-z_][\w.]*\Z", re.ASCII)
 _NAME = re.compile(r"[\w.$]+\Z", re.ASCII)
 _PLACE = re.compile(r"[^\s\"#:]+\Z")
 _KEYWORDS = frozenset({"true", "false", "null", "inf", "nan"})
 
 
 def to_text(program: Program) -> str:
-    """The program as text that `parse` reads back to an equal program."""
+    """The program as text, for people; `archive` and `codec` are for machines."""
     return "\n".join(_lines(program)) + "\n"
 
 
@@ -62,7 +61,7 @@ def _lines(program: Program) -> Iterator[str]:
 
 def _op(program: Program, op: Op) -> str:
     outputs = ", ".join(map(_value, op.outputs))
-    labels = [operand_label(op, index) for index in range(len(op.inputs))]
+    labels = [_operand_label(op, index) for index in range(len(op.inputs))]
     operands = ", ".join(
         f"{label}={_value(name)}" if label else _value(name)
         for label, name in zip(labels, op.inputs, strict=True)
@@ -113,7 +112,7 @@ def _braces(values: Mapping[str, Any]) -> str:
 def _literal(value: Any) -> str:
     """JSON with bare words, ``inf`` and ``nan``."""
     if isinstance(value, str):
-        return value if WORD.match(value) and value not in _KEYWORDS else json.dumps(value)
+        return value if _WORD.match(value) and value not in _KEYWORDS else json.dumps(value)
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_literal, value)) + "]"
     if isinstance(value, Mapping):
@@ -123,3 +122,16 @@ def _literal(value: Any) -> str:
     if value is None or isinstance(value, (bool, int, float)):
         return json.dumps(value)
     raise TemperError(f"an attribute of type {type(value).__name__} has no text form: {value!r}")
+
+
+def _operand_label(op: Op, index: int) -> str:
+    """The name of an optional operand, e.g. ``bias``; required ones need none."""
+    named = op.attrs.get("operands")
+    if isinstance(named, list) and len(named) == len(op.inputs):
+        label = named[index]
+        return label if index and isinstance(label, str) and _WORD.match(label) else ""
+    kind = KINDS.get(op.kind)
+    if kind is None or index >= len(kind.operands):
+        return ""
+    operand = kind.operands[index]
+    return operand[:-1] if operand.endswith("?") else ""

@@ -9,7 +9,7 @@ import numpy as np
 
 from temper.cost import estimate
 from temper.cost.records import ProgramCost
-from temper.errors import TemperError
+from temper.errors import CompileError, OutOfMemoryError
 from temper.program import Program
 from temper.record.events import Flag
 from temper.report import what_if
@@ -21,16 +21,15 @@ __all__ = ["Suggestion", "advise"]
 
 # Above this many ops in all programs the what-ifs would take longer than a person waits.
 _MAX_OPS = 20_000
-_REFUSED = (TemperError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError)
+# A change that does not fit the chip or that the compiler refuses is no advice; any other error
+# is ours and surfaces.
+_REFUSED = (OutOfMemoryError, CompileError)
 _SET = "temper.set_custom_compile_options({%s})"
 
 
 def advise(run: Run) -> list[Suggestion]:
     """Every change that is worth making, ranked by the time that it saves."""
-    try:
-        cases = _cases(run)
-    except _REFUSED:
-        return []
+    cases = _cases(run)
     if not cases or sum(len(case.record.program.ops) for case in cases) > _MAX_OPS:
         return []
     found: list[Suggestion] = []
@@ -38,7 +37,6 @@ def advise(run: Run) -> list[Suggestion]:
         try:
             found += [item for item in rule(cases) if item.worthwhile]
         except _REFUSED:
-            # A change that the compiler or the cost model cannot take is no advice.
             continue
     return sorted(found, key=lambda item: -item.gain_ns)
 

@@ -19,6 +19,10 @@ from temper.tuning.variants import Unit
 Measure = Callable[[torch.Tensor, torch.Tensor], float]
 
 
+# A verdict on accuracy sums as the chip does, not by the host's faster rule.
+CHIP_SUMS: Mapping[str, Any] = {"exact_accumulation": True}
+
+
 @dataclass(frozen=True)
 class Floor:
     """One accuracy that must be kept: at least ``limit``, or at most for an error."""
@@ -99,7 +103,12 @@ class Probe(Executor):
         self._units = list(units)
         self._now: dict[str, str] = {}
         self.twin = program  # as it was before the buffers
-        super().__init__(_with_buffers(program, units), weights, output_dtypes=output_dtypes)
+        super().__init__(
+            _with_buffers(program, units),
+            weights,
+            output_dtypes=output_dtypes,
+            **CHIP_SUMS,
+        )
         self.prepare()
         self.set_formats({})
 

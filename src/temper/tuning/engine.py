@@ -16,7 +16,7 @@ from temper.errors import TemperError
 from temper.frontdoor.loaded import LoadedGraph
 from temper.frontdoor.loader import Loaded, find, takes_batch
 from temper.tuning import mixed
-from temper.tuning.accuracy import Floor, Probe
+from temper.tuning.accuracy import CHIP_SUMS, Floor, Probe
 from temper.tuning.prepared import Source, first_output, prepared, reference
 from temper.tuning.variants import FORMATS, Unit, gains_ns, units, variant
 
@@ -258,7 +258,7 @@ class Engine:
         timed = self.compile(prepared(self.source, setting.batch or None, self.dtype), options)
         cost = estimate(timed.program, traced=setting.trace)
         loaded = prepared(self.source, self.samples, self.dtype)
-        graph = LoadedGraph(self.compile(loaded, {**options, "enable_trace": False}))
+        graph = LoadedGraph(self.compile(loaded, {**options, "enable_trace": False, **CHIP_SUMS}))
         captured = graph.built.captured
         leaves = pytree.tree_leaves((loaded.inputs, loaded.kwargs))
         names = graph.program.inputs

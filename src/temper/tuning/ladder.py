@@ -15,6 +15,7 @@ from temper.cost import ProgramCost, estimate
 from temper.errors import OutOfMemoryError
 from temper.formats import pcc
 from temper.frontdoor.loader import Loaded, find, load, takes_batch
+from temper.tuning.accuracy import CHIP_SUMS
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 # A larger batch must pay at least this much, or throughput has reached its plateau.
@@ -105,7 +106,7 @@ def _climb(
 ) -> None:
     loaded = climb.model(dtype, batch)
     options = {"chip": climb.chip, **settings}
-    compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, options)
+    compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, {**options, **CHIP_SUMS})
     costs = _costs(compiled, settings)
     call, low, high = (
         sum(getattr(c, key) for c in costs) for key in ("call_ns", "call_low_ns", "call_high_ns")

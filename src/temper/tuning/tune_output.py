@@ -21,7 +21,8 @@ def compile_options(tuned: Tuned) -> dict[str, Any]:
 def to_toml(tuned: Tuned) -> str:
     """The result as a file that people read and programs parse."""
     lines = [
-        f"# Written by temper {__version__}; times are modelled, accuracy is measured.",
+        f"# Written by temper {__version__}; times are modelled, accuracy is measured "
+        "with sums as on the chip.",
         f"model = {_value(tuned.model)}",
         f"chip = {_value(tuned.chip)}",
         f"dtype = {_value(tuned.dtype)}",

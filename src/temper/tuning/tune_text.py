@@ -27,7 +27,8 @@ def show(out: Console, tuned: Tuned, toml: Path, overrides: Path, study: str) ->
         f"{tuned.high_samples_per_s:,.0f}), {tuned.call_ns / 1e6:.3f} ms a call, ×{gain:.2f} over "
         "level 0 without a trace",
         "  measured  " + ", ".join(f"{k} {v:.6f}" for k, v in tuned.accuracy.items())
-        + f" against float32 in eager torch; asked: {', '.join(tuned.floors) or 'nothing'}",
+        + " against float32 in eager torch, sums as on the chip; asked: "
+        + (", ".join(tuned.floors) or "nothing"),
         f"  searched  {len(found.trials)} settings ({found.resumed} from the study), accuracy of "
         f"{measured}, {found.seconds:.0f} s" + (", interrupted" if found.interrupted else ""),
     ]  # fmt: skip
