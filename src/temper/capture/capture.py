@@ -60,13 +60,34 @@ def capture(
 def capture_fx(module: torch.fx.GraphModule, example_inputs: Sequence[Any], name: str) -> Captured:
     """Capture one Dynamo graph; parameters and buffers arrive among its inputs."""
     paths = [_lifted_path(node) for node in module.graph.nodes if node.op == "placeholder"]
-    exported = _export(module, tuple(example_inputs), {})
+    exported = _export(module, tuple(_apart(example_inputs)), {})
     captured = _from_exported(exported, name)
+    changed = {target for _, role, target in captured.mutations if role == "input"}
     for argument in captured.arguments:
-        if argument.role == "input" and paths[argument.position]:
+        # A buffer that the graph changes is read at every call.
+        if (
+            argument.role == "input"
+            and paths[argument.position]
+            and argument.position not in changed
+        ):
             argument.role, argument.path = "weight", paths[argument.position]
             captured.weights[argument.path] = example_inputs[argument.position]
     return captured
+
+
+def _apart(inputs: Sequence[Any]) -> list[Any]:
+    """The inputs for tracing, with memory of their own for those that share some."""
+    seen: set[int] = set()
+    made: list[Any] = []
+    for given in inputs:
+        made.append(given)
+        if isinstance(given, torch.Tensor) and given.layout is torch.strided:
+            memory = given.untyped_storage()._cdata
+            if memory in seen and given.device.type == "cpu":
+                like = torch.empty_strided(given.shape, given.stride(), dtype=given.dtype)
+                made[-1] = like.requires_grad_(given.requires_grad)
+            seen.add(memory)
+    return made
 
 
 def _export(

@@ -1,15 +1,13 @@
-"""Notices what changed in a model since it was compiled: weights, submodules, plain attributes.
+"""Notices that a weight has other values than those that lie on the device.
 
-A captured program does not run the model's Python again, so whatever that Python would have read
-is compared with what it was. Weights are told by their version counters; writes through ``.data``
-or a numpy view leave those alone, so a sample of every weight's bytes is compared as well.
+Dynamo's guards watch what the model's Python reads; values of tensors they leave alone. Weights are
+told by their version counters. Writes through ``.data`` or a numpy view leave those as they are, so
+a sample of every weight's bytes is compared as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from operator import itemgetter
-from types import FunctionType
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -22,8 +20,6 @@ Sample = NDArray[Any]
 # Evenly spaced values of a weight that are compared at every call, all of a weight up to that size.
 _SAMPLES = 16
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_PLAIN = (bool, int, float, str, type(None), torch.dtype, torch.device, type, FunctionType)
-_OF_A_MODULE = ("_modules", "_forward_hooks", "_forward_pre_hooks")
 
 
 class WeightWatch:
@@ -61,29 +57,3 @@ def _samples(tensors: Iterable[torch.Tensor]) -> list[list[Sample]]:
             view = real.as_strided((-(-span // step),), (step,))
             found.setdefault(view.itemsize, []).append(view.view(_INTEGERS[view.itemsize]).numpy())
     return list(found.values())
-
-
-class ModuleWatch:
-    """What the Python of a model reads besides tensors: submodules, hooks, numbers and strings."""
-
-    def __init__(self, model: torch.nn.Module) -> None:
-        self._modules = []
-        for module in model.modules():
-            held = module.__dict__
-            plain = [k for k, v in held.items() if k[0] != "_" and isinstance(v, _PLAIN)]
-            read = itemgetter(*_OF_A_MODULE, *plain)
-            seen = tuple(dict(v) if isinstance(v, dict) else v for v in read(held))
-            self._modules.append((module, type(module), held, len(held), read, seen))
-
-    def changed(self) -> bool:
-        """Whether the model's Python would do something else now."""
-        try:
-            return any(self._differ())
-        except KeyError:  # an attribute is gone
-            return True
-
-    def _differ(self) -> Iterator[bool]:
-        return (
-            module.__class__ is not kind or len(held) != size or read(held) != seen
-            for module, kind, held, size, read, seen in self._modules
-        )

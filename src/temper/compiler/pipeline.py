@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch._dynamo.exc import TorchDynamoException, TorchRuntimeError
 
 from temper import chips
 from temper._version import __version__
@@ -192,22 +193,26 @@ def own_errors(
     try:
         with hushed():
             yield
-    except TemperError:
-        raise
     except Exception as error:
-        inner = error.__cause__ or error
-        if isinstance(inner, TemperError):
-            raise inner from None
-        try:
-            model(*args, **kwargs)
-        except Exception as own:
-            text = str(own).strip().splitlines() or [""]
-            raise UsageError(
-                f"{type(model).__name__} fails on these inputs without a compiler too",
-                cause=f"{type(own).__name__}: {text[0][:300]}",
-                given=", ".join(_described(t) for t in (*args, *kwargs.values())),
-            ) from own
-        raise
+        raise own_error(error, model, args, kwargs) from error
+
+
+def own_error(
+    error: Exception, model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> Exception:
+    """What to raise for an error of a compiled call: ours, the model's own, or Dynamo's."""
+    inner = error.__cause__ if isinstance(error.__cause__, TemperError) else error
+    if isinstance(inner, TemperError) or not isinstance(error, TorchDynamoException):
+        return inner
+    if isinstance(error, TorchRuntimeError):
+        # Dynamo ran the model's Python on tensors without data, and that failed.
+        text = str(error.__cause__ or error).strip().splitlines() or [""]
+        return UsageError(
+            f"{type(model).__name__} fails on these inputs without a compiler too",
+            cause=f"{type(error.__cause__ or error).__name__}: {text[0][:300]}",
+            given=", ".join(_described(t) for t in (*args, *kwargs.values())),
+        )
+    return error
 
 
 def _described(value: Any) -> str:

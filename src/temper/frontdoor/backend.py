@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-import copy
-import functools
+import itertools
 import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
 from temper.capture.capture import capture_fx
+from temper.capture.dynamo import settle_dynamo
 from temper.compiler.pipeline import build
 from temper.errors import CompileError
+from temper.frontdoor.aliases import View, may_alias, overlaps, views
+from temper.frontdoor.gradients import differentiable, refuse_backward
 from temper.frontdoor.language.optimized import watch_wrappers
-from temper.frontdoor.loaded import LoadedGraph, loaded_graphs
+from temper.frontdoor.loaded import Kept, LoadedGraph, loaded_graphs
+from temper.frontdoor.numbers import Numbers
 from temper.options import Options, resolve
 
 Runner = Callable[..., Any]
+
+settle_dynamo()
 
 
 def tt(
@@ -30,29 +35,25 @@ def tt(
     **_: Any,
 ) -> Runner:
     """Entry point of ``torch.compile(model, backend="tt", options={...})``."""
-    _keep_dynamo_out()
     return make_backend(resolve(options))(module, example_inputs)
 
 
 watch_wrappers(tt)
 
 
-@functools.cache
-def _keep_dynamo_out() -> None:
-    """Kernels of the device are Python; Dynamo would compile those that run beside its graphs."""
-    for name in ("device", "fallback", "kernels", "observer", "rnn", "storage", "ties"):
-        torch._dynamo.trace_rules.add(f"temper.torch_device.{name}")
-
-
 def make_backend(
-    options: Options, keep: list[LoadedGraph] | None = None
+    options: Options, keep: Kept | None = None
 ) -> Callable[[torch.fx.GraphModule, Sequence[Any]], Runner]:
     """A Dynamo backend with these options; loaded graphs are added to ``keep``."""
 
     def backend(module: torch.fx.GraphModule, example_inputs: Sequence[Any]) -> Runner:
-        return _Graph(module, options, len(loaded_graphs()), keep)
+        return _Graph(module, options, len(loaded_graphs()) if keep is None else keep.count, keep)
 
     return backend
+
+
+# Programs of one Dynamo graph that are kept, one a shape; the least recently used goes first.
+KEPT_PROGRAMS = 64
 
 
 class _Graph:
@@ -63,33 +64,49 @@ class _Graph:
         module: torch.fx.GraphModule,
         options: Options,
         index: int,
-        keep: list[LoadedGraph] | None,
+        keep: Kept | None,
     ) -> None:
+        self._numbers = Numbers(module)
         self._module = module
         self._options = options
         self._index = index
         self._name = f"graph_g{index}"
         self._keep = keep
-        self._numbers = _wrapped_numbers(module)
-        self._by_shape: dict[Any, Callable[[Sequence[Any]], Any]] = {}
+        self._aliased = may_alias(module)
+        self._by_shape: dict[Any, _Program] = {}
+        self._clock = itertools.count()
         self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> Any:
-        key = (
-            *((t.shape, t.dtype) if isinstance(t, torch.Tensor) else t for t in inputs),
-            *(float(inputs[position]) for position in self._numbers),
-        )
-        entry = self._by_shape.get(key)
-        if entry is None:
+        numbers = self._numbers.values(inputs) if self._numbers else None
+        key = [(t.shape, t.dtype) if isinstance(t, torch.Tensor) else t for t in inputs]
+        if numbers is not None:
+            key += self._numbers.key(numbers)
+        if self._aliased:
+            key += [t.stride() for t in inputs if isinstance(t, torch.Tensor)]
+        found = self._by_shape.get(tuple(key))
+        if found is None:
             with self._lock:
-                entry = self._by_shape.get(key)
-                if entry is None:
-                    entry = self._by_shape[key] = self._compile(inputs)
-        return entry(inputs)
+                found = self._by_shape.get(tuple(key))
+                if found is None:
+                    found = self._compile(inputs, numbers)
+                    self._by_shape[tuple(key)] = found
+                    if len(self._by_shape) > KEPT_PROGRAMS:
+                        oldest = min(self._by_shape, key=lambda k: self._by_shape[k].used)
+                        del self._by_shape[oldest]
+        found.used = next(self._clock)
+        if numbers is None:
+            return tuple(found(inputs))
+        made = found([*inputs, *self._numbers.tensors(numbers)])
+        self._numbers.fill(made, numbers)
+        return tuple(made)
 
-    def _compile(self, inputs: Sequence[Any]) -> Callable[[Sequence[Any]], Any]:
+    def _compile(self, inputs: Sequence[Any], numbers: list[Any] | None) -> _Program:
         started = time.perf_counter()
-        module = _with_numbers(self._module, [float(inputs[p]) for p in self._numbers])
+        module = self._module
+        if numbers is not None:
+            module = self._numbers.written(numbers)
+            inputs = [*inputs, *self._numbers.tensors(numbers)]
         try:
             captured = capture_fx(module, inputs, self._name)
         except CompileError as error:
@@ -99,59 +116,47 @@ class _Graph:
             warnings.warn(
                 f"{self._name} of the model runs in eager torch on the host: {cause}", stacklevel=2
             )
-            return lambda given: self._module(*given)
+            return _Eager(module)
         built = build(captured, self._options, cached=True)
         rest = time.perf_counter() - started - sum(built.stages.values())
         built.stages = {"capture": rest, **built.stages}
         graph = LoadedGraph(built, self._index)
         if self._keep is not None:
-            self._keep.append(graph)
-        return _Specialised(graph)
+            self._keep.add(graph)
+        return _Specialised(graph, module, views(module, inputs) if self._aliased else [])
 
 
-def _wrapped_numbers(module: torch.fx.GraphModule) -> dict[int, str]:
-    """Placeholders, by position, that are a Python number which Dynamo passes as a tensor."""
-    places = [node for node in module.graph.nodes if node.op == "placeholder"]
-    return {
-        position: node.name
-        for position, node in enumerate(places)
-        if node.users and all(_reads_number(user) for user in node.users)
-    }
+class _Program(Protocol):
+    """What runs a Dynamo graph for one shape."""
+
+    used: int
+
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]: ...
 
 
-def _reads_number(node: torch.fx.Node) -> bool:
-    return node.op == "call_method" and node.target == "item"
+class _Eager:
+    """A graph that could not be captured, in eager torch on the host."""
 
+    used = 0
 
-def _with_numbers(module: torch.fx.GraphModule, numbers: Sequence[float]) -> torch.fx.GraphModule:
-    """The graph with those numbers written into it; they are part of the key of a program."""
-    if not numbers:
-        return module
-    made = copy.copy(module)
-    made.graph = copy.deepcopy(module.graph)
-    places = [node for node in made.graph.nodes if node.op == "placeholder"]
-    for position, number in zip(_wrapped_numbers(made), numbers, strict=True):
-        for read in list(places[position].users):
-            for reader in list(read.users):
-                _write_number(reader, read, number)
-            made.graph.erase_node(read)
-    made.recompile()
-    return made
+    def __init__(self, module: torch.fx.GraphModule) -> None:
+        self._module = module
 
-
-def _write_number(node: torch.fx.Node, read: torch.fx.Node, number: float) -> None:
-    def chosen(argument: torch.fx.Node) -> Any:
-        return number if argument is read else argument
-
-    node.args = torch.fx.map_arg(node.args, chosen)
-    node.kwargs = torch.fx.map_arg(node.kwargs, chosen)
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        return list(self._module(*inputs))
 
 
 class _Specialised:
     """A loaded graph and which of Dynamo's inputs are weights and which the caller's."""
 
-    def __init__(self, graph: LoadedGraph) -> None:
+    used = 0
+
+    def __init__(
+        self, graph: LoadedGraph, module: torch.fx.GraphModule, views: Sequence[View]
+    ) -> None:
         self._graph = graph
+        self._module = module
+        self._views = views
         captured = graph.built.captured
         names = set(graph.program.inputs)
         self._positions = [a.position for a in captured.inputs if a.node in names]
@@ -159,8 +164,12 @@ class _Specialised:
             (a.position, a.path, captured.weights[a.path])
             for a in captured.arguments if a.role == "weight" and a.position >= 0
         ]  # fmt: skip
+        self._changed = [target for _, role, target in captured.mutations if role == "input"]
+        self._differentiable = differentiable(module)
 
-    def __call__(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    def __call__(self, inputs: Sequence[Any]) -> list[Any]:
+        if self._changed and overlaps(inputs, self._changed):
+            return self._apart(inputs)
         changed = {
             path: inputs[position]
             for position, path, seen in self._weights
@@ -170,4 +179,18 @@ class _Specialised:
             self._graph.replace_weights(changed)
             self._weights = [(p, path, inputs[p]) for p, path, _ in self._weights]
         outputs = self._graph.run([inputs[p] for p in self._positions])
-        return tuple(self._graph.results(outputs, inputs))
+        made = self._graph.results(outputs, inputs)
+        for view in self._views:
+            made[view.output] = view.of((inputs if view.of_input else made)[view.base])
+        if self._differentiable:
+            refuse_backward(made, self._differentiable)
+        return made
+
+    def _apart(self, inputs: Sequence[Any]) -> list[Any]:
+        """Inputs that overlap while one is changed: order matters, and eager torch keeps it."""
+        warnings.warn(
+            f"{self._graph.program.name} ran in eager torch on the host for this call: it changes "
+            "an input that shares memory with another one",
+            stacklevel=2,
+        )
+        return list(self._module(*inputs))

@@ -1,91 +1,94 @@
-"""``temper.compile``: a model whose calls run on the virtual chip, without Dynamo's overhead."""
+"""``temper.compile``: a model whose calls run on the virtual chip."""
 
 from __future__ import annotations
 
+import copy
 import functools
-import threading
-import time
 import warnings
-from typing import Any, Protocol
+from typing import Any
 
 import torch
-from torch.utils import _pytree as pytree
 
-from temper.capture.capture import capture
-from temper.capture.watch import ModuleWatch
-from temper.compiler.pipeline import build, own_errors
-from temper.errors import CompileError, UsageError
+from temper.compiler.pipeline import own_error
+from temper.errors import UsageError
+from temper.frontdoor.backend import make_backend
 from temper.frontdoor.language.detect import generative
-from temper.frontdoor.loaded import LoadedGraph
+from temper.frontdoor.loaded import Kept, LoadedGraph
+from temper.frontdoor.region import Region
 from temper.options import Options, resolve
 
 
-class Entry(Protocol):
-    """What one kind of call runs, and whether the model has become another one since."""
-
-    def __call__(self, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any: ...
-
-    def stale(self) -> bool: ...
-
-
 class CompiledModel:
-    """Calls like the model it wraps; each new shape is compiled once.
+    """Calls like the model it wraps: what eager torch would give, on the virtual chip.
 
-    The whole model is captured as one graph. Where Python control flow forbids that, Dynamo
-    splits it, and the parts run on the chip.
+    Dynamo captures the model at a call that no compiled graph holds for, as one graph or, where
+    Python control flow forbids that, as several with the Python in between.
     """
 
     def __init__(self, model: torch.nn.Module, options: Options) -> None:
         self._model = model
-        self._entries: dict[Any, Entry] = {}
-        self._split: _Split | None = None
-        self._lock = threading.RLock()
+        self._graphs = Kept()
+        self._region = Region(model, make_backend(options, self._graphs))
+        self._run = self._region.run
+        self._seen = 0
         self.options = options
-        self.loaded: list[LoadedGraph] = []
-        self._generative = generative(model, options, self.loaded.append)
+        self._generative = generative(model, options, self._graphs.add)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._generative is not None and self._generative.takes(args, kwargs):
             return self._generative.call(args, kwargs)
-        leaves, spec = pytree.tree_flatten((args, kwargs))
-        key = (spec, self._model.training, *map(_describe, leaves))
-        entry = self._entries.get(key)
-        if entry is None or entry.stale():
-            with self._lock:
-                entry = self._entries.get(key)
-                if entry is None or entry.stale():
-                    entry = self._compile(key, args, kwargs)
-        return entry(leaves, args, kwargs)
+        try:
+            made = self._run(*args, **kwargs)
+        except Exception as error:
+            told = own_error(error, self._model, args, kwargs)
+            if told is error:
+                raise
+            raise told from error
+        if self._region.frames != self._seen:
+            self._tell()
+        return made
+
+    @property
+    def loaded(self) -> list[LoadedGraph]:
+        """The graphs that are kept for this model, oldest first."""
+        return self._graphs.alive()
 
     @property
     def compiles(self) -> int:
-        """How many input shapes were compiled so far."""
-        steps = self._generative.runtime.compiles if self._generative is not None else 0
-        return len(self._entries) + steps
+        """How many graphs are kept."""
+        return len(self.loaded)
 
-    def _compile(self, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Entry:
+    def reload_weights(self) -> None:
+        """Read every weight again at the next call.
+
+        For values written through ``.data`` or a numpy view: those leave no trace that could be
+        watched, beside a sample of the bytes.
+        """
+        for graph in self.loaded:
+            graph.reload_weights()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> CompiledModel:
+        """A copy of the model, to be compiled at its first call."""
+        return CompiledModel(copy.deepcopy(self._model, memo), self.options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CompiledModel, (self._model, self.options)
+
+    def _tell(self) -> None:
+        """After a call that something was compiled for."""
+        if self._seen == 0 and not self._graphs.count:
+            warnings.warn(
+                f"no part of {type(self._model).__name__} could be captured: it runs in eager "
+                "torch on the host",
+                stacklevel=3,
+            )
         if self._model.training:
             warnings.warn(
                 "the model is in training mode: dropout and batch norm act as in training, but a "
                 "compiled model gives no gradients; call model.eval() for inference",
                 stacklevel=3,
             )
-        started = time.perf_counter()
-        try:
-            captured = capture(self._model, args, kwargs)
-        except CompileError:
-            if self._split is None:
-                self._split = _Split(self._model, self.options, self.loaded)
-            entry: Entry = self._split
-        else:
-            built = build(captured, self.options, cached=True)
-            rest = time.perf_counter() - started - sum(built.stages.values())
-            built.stages = {"capture": rest, **built.stages}
-            graph = LoadedGraph(built, len(self.loaded))
-            self.loaded.append(graph)
-            entry = _Whole(graph, self._model)
-        self._entries[key] = entry
-        return entry
+        self._seen = self._region.frames
 
     def __getattr__(self, name: str) -> Any:
         language = self.__dict__.get("_generative")
@@ -98,104 +101,6 @@ class CompiledModel:
             f"CompiledModel({type(self._model).__name__}, chip={self.options['chip']}, "
             f"level={self.options['optimization_level']})"
         )
-
-
-# Past eight shapes Dynamo would leave a model to eager torch.
-_SHAPES = 4096
-
-
-class _Split:
-    """Several graphs: Dynamo runs the Python in between, and guards what that reads."""
-
-    def __init__(self, model: torch.nn.Module, options: Options, loaded: list[LoadedGraph]) -> None:
-        from temper.frontdoor.backend import make_backend
-
-        self._model = model
-        self._loaded: list[LoadedGraph] | None = loaded
-        self._known = len(loaded)
-        self._run = torch.compile(model, backend=make_backend(options, loaded), dynamic=False)
-
-    def __call__(self, leaves: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        with (
-            torch.no_grad(),
-            torch._dynamo.config.patch(recompile_limit=_SHAPES),
-            own_errors(self._model, args, kwargs),
-        ):
-            made = self._run(*args, **kwargs)
-        if self._loaded is not None and len(self._loaded) == self._known:
-            warnings.warn(
-                f"no part of {type(self._model).__name__} could be captured: it runs in eager "
-                "torch on the host",
-                stacklevel=3,
-            )
-        self._loaded = None
-        return made
-
-    def stale(self) -> bool:
-        return False
-
-
-class _Whole:
-    """One graph for the whole model."""
-
-    def __init__(self, graph: LoadedGraph, model: torch.nn.Module) -> None:
-        self._graph = graph
-        self._watch = ModuleWatch(model)
-        captured = graph.built.captured
-        self._positions = [a.position for a in captured.inputs if _is_tensor(graph, a.node)]
-        self._unflatten = captured.unflatten
-        self._owners = _owners(model, list(dict.fromkeys(graph.program.weights.values())))
-        self._kinds = [_kind(seen) for _, _, _, seen in self._owners]
-
-    def stale(self) -> bool:
-        """Whether the model's Python, or a weight's shape or dtype, is another one now."""
-        kinds = [_kind(held.get(name)) for _, held, name, _ in self._owners]
-        return kinds != self._kinds or self._watch.changed()
-
-    def __call__(self, leaves: list[Any], args: Any, kwargs: Any) -> Any:
-        replaced = {
-            path: held[name] for path, held, name, seen in self._owners if held[name] is not seen
-        }
-        if replaced:
-            self._graph.replace_weights(replaced)
-            self._owners = [(p, h, n, h[n]) for p, h, n, _ in self._owners]
-        outputs = self._graph.run([leaves[p] for p in self._positions])
-        return self._unflatten(self._graph.results(outputs, leaves))
-
-
-def _is_tensor(graph: LoadedGraph, node: str) -> bool:
-    return any(node == n for n in graph.program.inputs)
-
-
-def _owners(
-    model: torch.nn.Module, paths: list[str]
-) -> list[tuple[str, dict[str, Any], str, torch.Tensor]]:
-    """Where each weight hangs in the model, to notice another tensor in its place."""
-    modules = dict(model.named_modules(remove_duplicate=False))
-    found = []
-    for path in paths:
-        prefix, _, name = path.rpartition(".")
-        module = modules.get(prefix)
-        if module is None:
-            continue
-        for held in (module._parameters, module._buffers):
-            if held.get(name) is not None:
-                found.append((path, held, name, held[name]))
-    return found
-
-
-def _kind(weight: torch.Tensor | None) -> Any:
-    return None if weight is None else (weight.shape, weight.dtype)
-
-
-def _describe(leaf: Any) -> Any:
-    if isinstance(leaf, torch.Tensor):
-        return leaf.shape, leaf.dtype, leaf.device.type
-    try:
-        hash(leaf)
-    except TypeError:
-        return repr(leaf)
-    return type(leaf), leaf
 
 
 def compile(

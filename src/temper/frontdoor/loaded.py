@@ -38,6 +38,24 @@ def loaded_graphs() -> list[LoadedGraph]:
     return [graph for _, graph in alive if graph is not None]
 
 
+class Kept:
+    """Graphs that somebody else keeps alive, oldest first, and how many there were."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._graphs: list[weakref.ref[LoadedGraph]] = []
+
+    def add(self, graph: LoadedGraph) -> None:
+        """Remember a graph for as long as it is in use."""
+        self.count += 1
+        self._graphs = [ref for ref in self._graphs if ref() is not None]
+        self._graphs.append(weakref.ref(graph))
+
+    def alive(self) -> list[LoadedGraph]:
+        """Those that are still in use."""
+        return [graph for graph in (ref() for ref in self._graphs) if graph is not None]
+
+
 @dataclass
 class CallStats:
     """What one loaded graph did so far."""
@@ -104,6 +122,10 @@ class LoadedGraph:
             if self._running is not None:
                 self._running.set_weights(_host(self._weights))
                 self.stats.weight_updates += 1
+
+    def reload_weights(self) -> None:
+        """Read every weight again at the next call, whether a change was seen or not."""
+        self.replace_weights({})
 
     # --- calls --------------------------------------------------------------------------------
 
