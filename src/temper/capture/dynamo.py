@@ -8,11 +8,20 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+import random
+import weakref
+from collections import OrderedDict, deque
+from contextlib import nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch._dynamo import config
+from torch._dynamo.exc import unimplemented
 from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.variables.builder import VariableBuilder
+from torch.nn.modules import module
 
 _SETTINGS = {
     # Recurrent layers are captured; by default Dynamo leaves them to eager torch.
@@ -26,6 +35,10 @@ _SETTINGS = {
 _NOT_TRACED = ("device", "fallback", "kernels", "observer", "rnn", "storage", "ties")
 
 
+# Set while a function is traced with sizes as numbers; floats may still vary.
+fixed_sizes: ContextVar[bool] = ContextVar("fixed_sizes", default=False)
+
+
 @functools.cache
 def settle_dynamo() -> None:
     """Make Dynamo guard what eager torch would tell apart; once in a process."""
@@ -33,7 +46,12 @@ def settle_dynamo() -> None:
         setattr(config, name, value)
     for name in _NOT_TRACED:
         torch._dynamo.trace_rules.add(f"temper.torch_device.{name}")
+    # Dynamo computes it while tracing and guards nothing; it does guard os.environ.
+    torch._dynamo.trace_rules._disallowed_callable_ids.add(id(os.getenv))
     _tell_zeros_apart()
+    _watch_global_hooks()
+    _read_with_care()
+    _let_floats_vary()
 
 
 def _tell_zeros_apart() -> None:
@@ -53,3 +71,63 @@ def _tell_zeros_apart() -> None:
             )
 
     GuardBuilder.EQUALS_MATCH = with_sign  # type: ignore[method-assign]
+
+
+def _watch_global_hooks() -> None:
+    """Hooks on all modules at once, which Dynamo takes for constants."""
+    held = (module._global_forward_hooks, module._global_forward_pre_hooks)
+
+    def same_hooks(self: GuardBuilder, guard: Any) -> None:
+        seen = tuple(map(dict, held))
+        self.guard_manager.root.add_lambda_guard(
+            lambda _: held == seen, ["global module hooks"], guard.user_stack
+        )
+
+    # A guard that every frame has, empty because the guard on global state does its work.
+    GuardBuilder.GRAD_MODE = same_hooks  # type: ignore[method-assign]
+
+
+def _read_with_care() -> None:
+    """Objects whose state Dynamo reads once and guards in part."""
+    wrap = VariableBuilder._wrap
+
+    def wrap_with_care(self: VariableBuilder, value: Any) -> Any:
+        if type(value) is OrderedDict and len(value) > 1:
+            self.install_guards(_same_order)
+        limited = isinstance(value, deque) and value.maxlen is not None
+        if limited or isinstance(value, random.Random):
+            what = "a deque with maxlen" if limited else "a random.Random"
+            unimplemented(
+                gb_type="object with hidden state",
+                context=what,
+                explanation=f"{what} is read in eager Python, where its state counts",
+                hints=[],
+            )
+        return wrap(self, value)
+
+    VariableBuilder._wrap = wrap_with_care  # type: ignore[method-assign]
+
+
+def _same_order(self: GuardBuilder, guard: Any) -> None:
+    """OrderedDict.move_to_end changes the order; Dynamo's guards read that of the dict below."""
+    held = weakref.ref(self.get(guard))
+    keys = list(self.get(guard))
+
+    def same(_: Any) -> bool:
+        value = held()
+        return value is not None and list(value) == keys
+
+    self.guard_manager.root.add_lambda_guard(
+        same, [f"order of {self.arg_ref(guard)}"], guard.user_stack
+    )
+
+
+def _let_floats_vary() -> None:
+    """A float that is another one at the next call becomes an input, not one more program."""
+    wrap_float = VariableBuilder.wrap_symfloat
+
+    def wrap_varying(self: VariableBuilder, value: float) -> Any:
+        with config.patch(automatic_dynamic_shapes=True) if fixed_sizes.get() else nullcontext():
+            return wrap_float(self, value)
+
+    VariableBuilder.wrap_symfloat = wrap_varying  # type: ignore[method-assign]

@@ -20,9 +20,10 @@ from torch._dynamo.eval_frame import OptimizeContext
 from torch._dynamo.guards import DeletedGuardManagerWrapper
 
 from temper.capture.capture import hushed
+from temper.capture.dynamo import fixed_sizes
 
 # Compiled variants of one function of a model that are kept; the least recently used goes first.
-KEPT_VARIANTS = 64
+KEPT_VARIANTS = 32
 _NO_LIMIT = 1 << 30
 _WHILE_TRACING = {
     "accumulated_recompile_limit": _NO_LIMIT,
@@ -66,8 +67,12 @@ class _Converter(CatchErrorsWrapper):
         self._codes.add(frame.f_code)
         for entry in _entries(frame.f_code, self._key)[KEPT_VARIANTS - 1 :]:
             _drop(entry)
-        with config.patch(_WHILE_TRACING), hushed():
-            return super().__call__(frame, cache_entry, frame_state)
+        token = fixed_sizes.set(True)
+        try:
+            with config.patch(_WHILE_TRACING), hushed():
+                return super().__call__(frame, cache_entry, frame_state)
+        finally:
+            fixed_sizes.reset(token)
 
 
 def _entries(code: types.CodeType, key: int) -> list[Any]:
