@@ -109,7 +109,7 @@ def build(captured: Captured, options: Options, *, cached: bool = False) -> Buil
     program = lower(captured, options)
     verify(program)
     clock.lap("lower")
-    draft = Draft(program)
+    draft = Draft(program, captured.weights)
     reports += run_passes(PROGRAM_PASSES, draft, options)
     program = draft.finish()
     clock.lap("program passes")

@@ -47,6 +47,20 @@ class Captured:
     def graph(self) -> fx.Graph:
         return self.module.graph
 
+    def constants(self) -> dict[str, torch.Tensor]:
+        """Baked values by the name of their placeholder."""
+        return {a.node: self.weights[a.path] for a in self.arguments if a.role == "constant"}
+
+    def constant(self, value: torch.Tensor, name: str) -> fx.Node:
+        """A new placeholder for a value that is known now."""
+        with self.graph.inserting_before(next(iter(self.graph.nodes))):
+            made = self.graph.placeholder(f"constant_{name}")
+        path = f"constant.{made.name.removeprefix('constant_')}"
+        self.arguments.insert(0, Argument(made.name, "constant", path))
+        self.weights[path] = value.contiguous()
+        made.meta["val"] = value
+        return made
+
     @property
     def inputs(self) -> list[Argument]:
         return [a for a in self.arguments if a.role == "input"]

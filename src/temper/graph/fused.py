@@ -38,3 +38,8 @@ def split_heads_decode(x: Any, heads: int, kv_heads: int) -> Any:
 def concat_heads_decode(x: Any) -> Any:
     """(1, B, heads, d) to (1, B, heads * d)."""
     return x.flatten(2)
+
+
+def gather_rows(x: Any, places: Any) -> Any:
+    """Rows of the last axis, counted over all others, at these places."""
+    return x.reshape(-1, x.shape[-1])[places]

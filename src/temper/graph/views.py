@@ -13,10 +13,11 @@ from temper.graph.match import inherit
 from temper.graph.node import Node, is_node
 from temper.program.index_map import IndexMap
 from temper.program.index_moves import Move, moves
+from temper.program.row_table import Chart
 
 aten = torch.ops.aten
 
-Read = Callable[[Node, IndexMap], IndexMap | None]
+Read = Callable[[Node, Chart], Chart | None]
 _LAST = 2**62
 
 
@@ -28,16 +29,16 @@ def _argument(node: Node, place: int, name: str, default: Any) -> Any:
     return node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
 
 
-def _reshape(node: Node, chart: IndexMap) -> IndexMap | None:
+def _reshape(node: Node, chart: Chart) -> Chart | None:
     return chart.reshape(_shape(node))
 
 
-def _permute(node: Node, chart: IndexMap) -> IndexMap:
+def _permute(node: Node, chart: Chart) -> Chart | None:
     return chart.permute([int(d) for d in node.args[1]])
 
 
-def _transpose(node: Node, chart: IndexMap) -> IndexMap:
-    rank = len(chart.axes)
+def _transpose(node: Node, chart: Chart) -> Chart | None:
+    rank = len(chart.shape)
     order = list(range(rank))
     if rank > 1:
         swap = (0, 1) if node.target is aten.t.default else node.args[1:3]
@@ -46,8 +47,8 @@ def _transpose(node: Node, chart: IndexMap) -> IndexMap:
     return chart.permute(order)
 
 
-def _slice(node: Node, chart: IndexMap) -> IndexMap | None:
-    dim = int(_argument(node, 1, "dim", 0)) % len(chart.axes)
+def _slice(node: Node, chart: Chart) -> Chart | None:
+    dim = int(_argument(node, 1, "dim", 0)) % len(chart.shape)
     size = chart.shape[dim]
     start = _argument(node, 2, "start", None)
     stop = _argument(node, 3, "end", None)
@@ -56,28 +57,28 @@ def _slice(node: Node, chart: IndexMap) -> IndexMap | None:
     return chart.slice(dim, bounds[0], len(range(*bounds)), step)
 
 
-def _select(node: Node, chart: IndexMap) -> IndexMap:
-    dim = int(node.args[1]) % len(chart.axes)
+def _select(node: Node, chart: Chart) -> Chart | None:
+    dim = int(node.args[1]) % len(chart.shape)
     return chart.select(dim, int(node.args[2]) % chart.shape[dim])
 
 
-def _expand(node: Node, chart: IndexMap) -> IndexMap:
+def _expand(node: Node, chart: Chart) -> Chart | None:
     return chart.expand(_shape(node))
 
 
-def _repeat(node: Node, chart: IndexMap) -> IndexMap:
+def _repeat(node: Node, chart: Chart) -> Chart | None:
     return chart.repeat([int(r) for r in node.args[1]])
 
 
-def _flip(node: Node, chart: IndexMap) -> IndexMap:
+def _flip(node: Node, chart: Chart) -> Chart | None:
     return chart.flip(int(d) for d in node.args[1])
 
 
-def _part(node: Node, chart: IndexMap) -> IndexMap | None:
+def _part(node: Node, chart: Chart) -> Chart | None:
     """One result of a split, chunk or unbind."""
     whole = node.args[0]
     unbind = whole.target is aten.unbind.int
-    dim = int(_argument(whole, 1 if unbind else 2, "dim", 0)) % len(chart.axes)
+    dim = int(_argument(whole, 1 if unbind else 2, "dim", 0)) % len(chart.shape)
     if unbind:
         return chart.select(dim, int(node.args[1]) % chart.shape[dim])
     parts = [int(v.shape[dim]) for v in whole.meta["val"]]
@@ -119,11 +120,13 @@ def source_of_view(node: Node) -> Node | None:
     return source if plain and node.meta["val"].numel() else None
 
 
-def read(node: Node, chart: IndexMap) -> IndexMap | None:
+def read(node: Node, chart: Chart) -> Chart | None:
     """The map of a view op, given that of what it shows; None where no steps could do it."""
     reader = READERS.get(node.target, _part)
     made = reader(node, chart)
-    return None if made is None or moves(made) is None else made
+    if isinstance(made, IndexMap) and moves(made) is None:
+        return None
+    return made
 
 
 def write(graph: fx.Graph, base: Node, steps: Sequence[Move], like: Node) -> Node:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from temper.graph.fused import concat_heads, rotary_embedding, split_qkv_heads
+from temper.graph.fused import concat_heads, gather_rows, rotary_embedding, split_qkv_heads
 from temper.graph.node import Node
-from temper.lowering.builder import Builder, Value
+from temper.lowering.builder import Builder, Value, volume
 from temper.lowering.elementwise import result
 from temper.lowering.registry import lowers
 from temper.weights.op import ensure_op_defined
@@ -19,6 +19,17 @@ def lower_rotary(b: Builder, node: Node) -> Value:
     shape, dtype = result(node)
     inputs = [b.plain(b[a]) for a in node.args]
     return b.emit("RotaryEmbedding", inputs, shape, dtype, name=node.name)
+
+
+@lowers(gather_rows)
+def lower_gather_rows(b: Builder, node: Node) -> Value:
+    """An embedding whose table is the value: rows in memory, tiles as the result."""
+    shape, dtype = result(node)
+    rows = b.in_layout(b.on_device(b.plain(b[node.args[0]])), "row_major")
+    flat = (volume(rows.shape[:-1]), rows.shape[-1])
+    table = b.emit("Reshape", [rows], flat, dtype, name=rows.name, layout="row_major")
+    places = b.in_layout(b.on_device(b[node.args[1]]), "row_major")
+    return b.emit("Embeddings", [places, table], shape, dtype, name=node.name)
 
 
 @lowers(concat_heads)

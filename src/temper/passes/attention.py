@@ -17,6 +17,7 @@ from temper.passes.heads import heads_of
 from temper.passes.views import Analysis
 from temper.program.index_map import IndexMap
 from temper.program.index_moves import moves
+from temper.program.row_table import Chart
 
 aten = torch.ops.aten
 
@@ -29,9 +30,7 @@ _NEVER = -1e4
 def simplify_attention(captured: Captured, options: Options) -> int:
     """Rewrite every attention whose operands say more than the op needs."""
     graph = captured.graph
-    constant = {
-        a.node: captured.weights[a.path] for a in captured.arguments if a.role == "constant"
-    }
+    constant = captured.constants()
     hits = 0
     for node in list(graph.nodes):
         if node.target is not aten.scaled_dot_product_attention.default:
@@ -200,9 +199,14 @@ def _share_heads(graph: fx.Graph, node: Node, given: dict[str, Any]) -> int:
     return 1
 
 
-def _ungrouped(chart: IndexMap) -> IndexMap | None:
+def _ungrouped(chart: Chart) -> IndexMap | None:
     """(B, heads, S, d) without heads that repeat their neighbour."""
-    if len(chart.axes) != 4 or len(chart.axes[1]) < 2 or chart.axes[1][-1][1] != 0:
+    if (
+        not isinstance(chart, IndexMap)
+        or len(chart.axes) != 4
+        or len(chart.axes[1]) < 2
+        or chart.axes[1][-1][1] != 0
+    ):
         return None
     axes = (chart.axes[0], chart.axes[1][:-1], *chart.axes[2:])
     return IndexMap(chart.source, axes, chart.offset)

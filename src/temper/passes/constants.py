@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from temper.graph.captured import Argument, Captured
+from temper.graph.captured import Captured
 from temper.graph.node import Node, is_node
 from temper.options import Options
 
@@ -23,12 +23,12 @@ def fold_constants(captured: Captured, options: Options) -> int:
     """Evaluate constant subgraphs (masks, positions) and bake single numbers into their users."""
     graph = captured.graph
     known: dict[Node, Any] = {}
-    constant = {a.node: a.path for a in captured.arguments if a.role == "constant"}
+    constant = captured.constants()
     with torch.no_grad():
         for node in graph.nodes:
             if node.op == "placeholder":
                 if node.name in constant:
-                    known[node] = captured.weights[constant[node.name]].detach().cpu()
+                    known[node] = constant[node.name].detach().cpu()
             elif node.op == "call_function" and _foldable(node, known):
                 known[node] = _evaluate(node, known)
     hits = 0
@@ -113,14 +113,8 @@ def _bake_run(node: Node, known: dict[Node, Any]) -> int:
 
 
 def _replace(captured: Captured, node: Node, value: torch.Tensor) -> None:
-    graph = captured.graph
-    first = next(iter(graph.nodes))
-    path = f"constant.{node.name}"
-    with graph.inserting_before(first):
-        placeholder = graph.placeholder(f"constant_{node.name}")
+    placeholder = captured.constant(value, node.name)
     placeholder.meta["val"] = node.meta["val"]
-    captured.arguments.insert(0, Argument(placeholder.name, "constant", path))
-    captured.weights[path] = value.contiguous()
     node.replace_all_uses_with(placeholder)
 
 

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 
+import torch
+
+from temper.formats.arrays import Array
 from temper.program import Op, Program, TensorSpec
+
+_NUMBERED = re.compile(r"__\d+$")
 
 
 class Draft:
     """Mutable view of a program's ops; const-eval ops are kept apart as they are."""
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, held: dict[str, torch.Tensor] | None = None) -> None:
         self.base = program
+        self.held = held  # weights and constants by path; None where none may be added
+        self.weights: dict[str, str] = dict(program.weights)
         self.values: dict[str, TensorSpec] = dict(program.values)
         self.ops: list[Op | None] = list(program.ops)
         self.const_ops: list[Op] = list(program.const_ops)
         self.outputs = list(program.outputs)
-        self._index()
+        self.reindex()
 
-    def _index(self) -> None:
+    def reindex(self) -> None:
+        """Find producers and readers again after ``ops`` was changed as a list."""
         self.producer: dict[str, int] = {}
         self.readers: dict[str, list[int]] = defaultdict(list)
         for index, op in enumerate(self.ops):
@@ -28,6 +37,26 @@ class Draft:
                 self.producer[name] = index
             for name in dict.fromkeys(op.inputs):
                 self.readers[name].append(index)
+
+    def fresh(self, name: str) -> str:
+        """A name not used yet, numbered as the lowering numbers later forms of a value."""
+        stem = _NUMBERED.sub("", name)
+        number = 2
+        while f"{stem}__{number}" in self.values:
+            number += 1
+        return f"{stem}__{number}"
+
+    def places(self, rows: Array) -> str:
+        """A constant of row numbers as an embedding reads it."""
+        assert self.held is not None
+        stem = f"constant.rows{len(self.held)}"
+        value, ready = stem, f"{stem}__2"
+        self.held[stem] = torch.from_numpy(rows)
+        self.weights[value] = stem
+        self.values[value] = TensorSpec(rows.shape, "int32")
+        self.values[ready] = TensorSpec(rows.shape, "int32", "row_major")
+        self.const_ops.append(Op("Untilize", (value,), (ready,), {}))
+        return ready
 
     def maker(self, name: str) -> Op | None:
         """The op that makes a value, None for inputs and weights."""
@@ -79,5 +108,5 @@ class Draft:
             const_ops=tuple(self.const_ops),
             outputs=tuple(self.outputs),
             values={n: s for n, s in self.values.items() if n in used},
-            weights={n: p for n, p in self.base.weights.items() if n in used},
+            weights={n: p for n, p in self.weights.items() if n in used},
         )

@@ -14,6 +14,7 @@ from temper.graph.node import Node, is_node
 from temper.graph.views import write
 from temper.options import Options
 from temper.passes.views import Analysis, Shown
+from temper.program.index_map import IndexMap
 from temper.program.index_moves import moves
 
 aten = torch.ops.aten
@@ -60,6 +61,8 @@ def fuse_attention(captured: Captured, options: Options) -> int:
 
 def _turned_back(graph: fx.Graph, turned: Node, shown: Shown) -> Node | None:
     """Keys as (..., S, d), where that takes no more moves than the transposed keys took."""
+    if not isinstance(shown.chart, IndexMap):
+        return None
     rank = len(shown.chart.axes)
     chart = shown.chart.permute([*range(rank - 2), rank - 1, rank - 2])
     before, steps = moves(shown.chart), moves(chart)

@@ -72,7 +72,7 @@ def heads_of(node: Node, shown: Shown) -> Heads | None:
     """The node as heads of a base's rows and columns, if that is what it shows."""
     chart, width = shown.chart, shown.chart.source[-1] if shown.chart.source else 1
     shape = chart.shape
-    if len(shape) not in (3, 4):
+    if len(shape) not in (3, 4) or not isinstance(chart, IndexMap):
         return None
     lead = [factor for axis in chart.axes[:-2] for factor in axis]
     batch, heads = list(chart.axes[0]), list(chart.axes[1])

@@ -9,13 +9,14 @@ import torch
 from torch import fx
 
 from temper.graph.captured import Captured
-from temper.graph.fused import concat_heads
+from temper.graph.fused import concat_heads, gather_rows
 from temper.graph.match import inherit
 from temper.graph.node import Node, is_node
 from temper.graph.views import SPLITS, read, source_of_view, write
 from temper.options import Options
 from temper.program.index_map import IndexMap, identity
 from temper.program.index_moves import moves
+from temper.program.row_table import Chart, RowTable, as_rows, joined
 
 aten = torch.ops.aten
 
@@ -37,6 +38,9 @@ _SOFTMAX = frozenset({aten.softmax.int, aten._softmax.default})
 _ROWS = _SOFTMAX | {aten.linear.default, aten.layer_norm.default, aten.rms_norm.default}
 _HEADED = frozenset({aten.scaled_dot_product_attention.default})
 
+# A chain with something in it that was moved or gathered.
+_LONG = 1 << 30
+
 Way = Literal["as it is", "moved", "concatenated"]
 
 
@@ -54,7 +58,7 @@ class Shown:
     """What a node shows: a map of a base."""
 
     base: Base
-    chart: IndexMap
+    chart: Chart
 
 
 @dataclass
@@ -63,6 +67,7 @@ class Analysis:
 
     graph: fx.Graph
     kept: set[Node] = field(default_factory=set)
+    constants: dict[str, torch.Tensor] = field(default_factory=dict)  # by placeholder
     shown: dict[Node, Shown] = field(default_factory=dict)
     requests: list[Shown] = field(default_factory=list)
     behind: dict[Base, Shown] = field(default_factory=dict)  # the operand that a moved op skipped
@@ -79,6 +84,10 @@ class Analysis:
                 if chart is not None:
                     self.shown[node] = Shown(self.shown[source].base, chart)
                     continue
+            gathered = self._gathered(node)
+            if gathered is not None:
+                self.shown[node] = gathered
+                continue
             moved = self._moved(node) if node not in self.kept else None
             if moved is not None:
                 self.shown[node] = moved
@@ -98,6 +107,28 @@ class Analysis:
             for part in node.users
         )
 
+    def _gathered(self, node: Node) -> Shown | None:
+        """Rows of one base picked by a constant or joined, such as a cyclic shift."""
+        if node.target is aten.cat.default:
+            parts = [self.shown.get(part) for part in node.args[0]]
+            known = [part for part in parts if part is not None]
+            if len(known) < len(parts) or len({part.base for part in known}) != 1:
+                return None
+            if all(part.chart.is_identity for part in known):
+                return None
+            dim = int(node.args[1]) if len(node.args) > 1 else int(node.kwargs.get("dim", 0))
+            table = joined([part.chart for part in known], dim)
+            return None if table is None or not table.is_bijection else Shown(known[0].base, table)
+        if node.target is not aten.index_select.default:
+            return None
+        source, places = self.shown.get(node.args[0]), self.constants.get(node.args[2].name)
+        rows = as_rows(source.chart) if source is not None and places is not None else None
+        if source is None or places is None or rows is None:
+            return None
+        dim = int(node.args[1]) % len(rows.shape)
+        table = rows.take(dim, places.numpy())
+        return None if table is None else Shown(source.base, table)
+
     def _moved(self, node: Node) -> Shown | None:
         """The node's own op before the map of its operand instead of behind it."""
         if node.op != "call_function" or not isinstance(node.meta.get("val"), torch.Tensor):
@@ -109,7 +140,7 @@ class Analysis:
         first = self.shown.get(node.args[0]) if node.args and is_node(node.args[0]) else None
         if first is None or first.chart.is_identity or not first.chart.is_bijection:
             return None
-        chart: IndexMap | None = None
+        chart: Chart | None = None
         if node.target in _ROWS:
             chart = first.chart.of_rows(shape[-1]) if _along_rows(node) else None
         elif node.target in _UNARY or (node.target in _BINARY and self._joins(node, first)):
@@ -155,11 +186,11 @@ def _same_rows(first: Shown, second: Shown) -> bool:
     return second.chart.is_identity and len(second.chart.shape) <= 1
 
 
-def analyse(graph: fx.Graph) -> Analysis:
+def analyse(graph: fx.Graph, constants: dict[str, torch.Tensor]) -> Analysis:
     """Maps of all nodes, where only those ops moved past a map whose map then vanishes."""
     kept: set[Node] = set()
     while True:
-        found = Analysis(graph, kept)
+        found = Analysis(graph, kept, constants)
         found.run()
         good: set[Base] = set()
         for request in found.requests:
@@ -179,8 +210,8 @@ def analyse(graph: fx.Graph) -> Analysis:
 def cancel_views(captured: Captured, options: Options) -> int:
     """Each operand that is read through views is read through the fewest moves."""
     graph = captured.graph
-    found = analyse(graph)
-    writer = Writer(graph, found)
+    found = analyse(graph, captured.constants())
+    writer = Writer(captured, found)
     hits = 0
     for node in list(graph.nodes):
         shown = found.shown.get(node)
@@ -203,9 +234,13 @@ def cancel_views(captured: Captured, options: Options) -> int:
 class Writer:
     """Writes the values of bases and maps into the graph, each once."""
 
-    graph: fx.Graph
+    captured: Captured
     found: Analysis
     made: dict[Any, Node] = field(default_factory=dict)
+
+    @property
+    def graph(self) -> fx.Graph:
+        return self.captured.graph
 
     def value(self, node: Node, reader: Node) -> Node:
         """What ``node`` shows, as it is best computed, in front of ``reader``."""
@@ -216,15 +251,31 @@ class Writer:
             return node
         if shown in self.made:
             return self.made[shown]
-        steps = moves(shown.chart)
-        assert steps is not None  # maps without steps are never shown
         chain = _chain(node, self.found)
-        if shown.base.way == "as it is" and len(steps) >= chain:
-            return node
+        if isinstance(shown.chart, RowTable):
+            made = self._rows(shown, reader, node)
+        else:
+            steps = moves(shown.chart)
+            assert steps is not None  # maps without steps are never shown
+            if shown.base.way == "as it is" and len(steps) >= chain:
+                return node
+            with self.graph.inserting_before(reader):
+                made = write(self.graph, self.base(shown.base, reader), steps, node)
+        self.made[shown] = made
+        return made
+
+    def _rows(self, shown: Shown, reader: Node, like: Node) -> Node:
+        """A table of rows: a plain reshape, or rows gathered by a constant."""
+        table = shown.chart
+        assert isinstance(table, RowTable)
         with self.graph.inserting_before(reader):
             base = self.base(shown.base, reader)
-            made = write(self.graph, base, steps, node)
-        self.made[shown] = made
+            if table.is_reshape:
+                made = self.graph.call_function(aten.reshape.default, (base, list(table.shape)))
+            else:
+                places = self.captured.constant(torch.from_numpy(table.rows), like.name)
+                made = self.graph.call_function(gather_rows, (base, places))
+            inherit(made, like, base.meta["val"].new_empty(table.shape))
         return made
 
     def base(self, base: Base, reader: Node) -> Node:
@@ -267,7 +318,7 @@ def _chain(node: Node, found: Analysis) -> int:
     while node is not base:
         source = source_of_view(node)
         if source is None:
-            break
+            return _LONG
         count += 1
         node = source
     return count

@@ -1,0 +1,129 @@
+"""Ways to do what is left of a map on the chip, each with its modelled time.
+
+The same moves can be done in tiles, or in rows between an untilize and a tilize, or as rows looked
+up by an embedding. Which costs least depends on how shapes fill tiles: a reshape to (197, 18, 64)
+in tiles pads 18 rows to 32 and gathers them line by line, in rows it copies pages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+from temper.chips import Chip
+from temper.cost import estimate_op
+from temper.program import DRAM, Op, TensorSpec
+from temper.program.index_map import IndexMap
+from temper.program.index_moves import Move, moves
+from temper.program.row_table import as_rows
+from temper.program.tensor import SRAM, TILE, Layout
+
+# Formats that exist in rows as well as in tiles.
+_ROWED = frozenset({"bfloat16", "float32", "int32", "uint32"})
+# A tensor up to this size is likely to lie in SRAM at level 2.
+_SRAM_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Step:
+    """One op of a way: its kind, its attributes as text for comparison, and its result."""
+
+    kind: str
+    attrs: tuple[tuple[str, Any], ...]
+    spec: TensorSpec
+    rows: tuple[tuple[int, ...], bytes] | None = None  # an embedding's places: shape and bytes
+
+    def op(self, inputs: Sequence[str], output: str, like: Op) -> Op:
+        return Op(self.kind, tuple(inputs), (output,), dict(self.attrs), like.source)
+
+
+Way = tuple[Step, ...]
+
+
+def ways(chart: IndexMap, before: TensorSpec, after: TensorSpec, *, gather: bool) -> Iterator[Way]:
+    """Every way that is known from one value to a map of it."""
+    steps = moves(chart)
+    if steps is None or any(step.kind == "flip" for step in steps):
+        return
+    yield tuple(_in(steps, before, after, "tile"))
+    if before.format not in _ROWED:
+        return
+    yield tuple(_in(steps, before, after, "row_major"))
+    if gather and before.format == "bfloat16" and not chart.is_reshape:
+        looked_up = _looked_up(chart, before, after)
+        if looked_up is not None:
+            yield looked_up
+
+
+def _in(
+    steps: Sequence[Move], before: TensorSpec, after: TensorSpec, layout: Layout
+) -> Iterator[Step]:
+    spec = before
+    if steps and spec.layout != layout:
+        spec = replace(spec, layout=layout)
+        yield _relayout(spec)
+    for step in steps:
+        spec = replace(spec, shape=step.shape)
+        kind, attrs = _described(step, len(step.shape))
+        yield Step(kind, tuple(attrs.items()), spec)
+    if spec.layout != after.layout:
+        yield _relayout(replace(spec, layout=after.layout))
+
+
+def _relayout(spec: TensorSpec) -> Step:
+    return Step("Tilize" if spec.layout == "tile" else "Untilize", (), spec)
+
+
+def _described(step: Move, rank: int) -> tuple[str, Mapping[str, Any]]:
+    if step.kind == "reshape":
+        return "Reshape", {}
+    if step.kind == "repeat":
+        return "Repeat", {"repeats": step.values}
+    if step.kind == "slice":
+        ends = tuple(b + n for b, n in zip(step.values, step.shape, strict=True))
+        return "Slice", {"begins": step.values, "ends": ends, "steps": (1,) * rank}
+    turned = [i for i, d in enumerate(step.values) if i != d]
+    if len(turned) == 2:
+        return "Transpose", {"dims": tuple(i - rank for i in turned)}
+    return "Permute", {"dims": step.values}
+
+
+def _looked_up(chart: IndexMap, before: TensorSpec, after: TensorSpec) -> Way | None:
+    table = as_rows(chart)
+    if table is None or (after.layout == "tile" and table.width % TILE):
+        return None
+    rows = replace(before, layout="row_major")
+    way = [_relayout(rows)] if before.layout == "tile" else []
+    flat = replace(rows, shape=(prod(rows.shape[:-1]), rows.shape[-1]))
+    if flat != rows:
+        way.append(Step("Reshape", (), flat))
+    key = (table.rows.shape, table.rows.tobytes())
+    return (*way, Step("Embeddings", (), replace(after, shape=table.shape), key))
+
+
+def time_ns(way: Way, before: TensorSpec, chip: Chip, *, sram: bool) -> float:
+    """Modelled time of a way; at level 2 what is small enough is taken to lie in SRAM."""
+    total = 0.0
+    for step in way:
+        inputs = [before]
+        if step.rows is not None:
+            inputs = [TensorSpec(step.rows[0], "int32", "row_major"), before]
+        total += op_ns(step.op(("x",) * len(inputs), "y", _NOBODY), inputs, step.spec, chip, sram)
+        before = step.spec
+    return total
+
+
+def op_ns(op: Op, inputs: Sequence[TensorSpec], out: TensorSpec, chip: Chip, sram: bool) -> float:
+    """Modelled time of one op, its gap included."""
+    lie = [_lying(spec, sram) for spec in (*inputs, out)]
+    cost = estimate_op(op, lie[:-1], lie[-1:], chip, traced=True)
+    return cost.kernel_ns + (cost.gap_ns if cost.kernel_ns else 0.0)
+
+
+_NOBODY = Op("Copy", (), ())
+
+
+def _lying(spec: TensorSpec, sram: bool) -> TensorSpec:
+    return spec.with_memory(SRAM if sram and spec.size_bytes <= _SRAM_BYTES else DRAM)
