@@ -9,7 +9,7 @@ import click
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Picture, Whole
 
-_WIDE = 110  # columns that the whole table needs
+_WIDE = 118  # columns that the whole table needs
 
 
 @click.command(
@@ -58,17 +58,27 @@ def command(
                 f"{rung.samples_per_s:,.0f}",
                 f"{rung.low_samples_per_s:,.0f} to {rung.high_samples_per_s:,.0f}",
                 f"×{rung.gain:.2f}",
+                f"{rung.moving_share:.0%}",
                 "-" if rung.pcc is None else f"{rung.pcc:.5f}",
                 rung.did,
                 rung.next_obstacle,
             ]
         )
     out = console()
-    columns = ["rung", "samples/s", "band", "gain", "PCC", "what it did", "now limited by"]
+    columns = [
+        "rung",
+        "samples/s",
+        "band",
+        "gain",
+        "moving",
+        "PCC",
+        "what it did",
+        "now limited by",
+    ]
     narrow = out.width < _WIDE
     if narrow:  # what would be folded to a few letters a line stands below instead
-        columns, rows = columns[:5], [row[:5] for row in rows]
-    out.print(table(f"{model} on a virtual {board.name}", columns, rows, right=columns[1:5]))
+        columns, rows = columns[:6], [row[:6] for row in rows]
+    out.print(table(f"{model} on a virtual {board.name}", columns, rows, right=columns[1:6]))
     for rung in rungs if narrow else ():
         out.print(f"{rung.name}: {rung.did}; now limited by {rung.next_obstacle}")
     best = max(rungs, key=lambda r: r.samples_per_s)
@@ -76,7 +86,8 @@ def command(
     measured = any(rung.pcc is not None for rung in rungs)
     pcc = "measured against float32 in eager torch, sums as on the chip" if measured else "not run"
     out.print(
-        f"samples/s: modelled, end to end with transfers; PCC: {pcc}. "
+        f"samples/s: modelled, end to end with transfers; moving: share of the modelled device "
+        f"time that only moves data; PCC: {pcc}. "
         f"Best rung: {best.name}, ×{over:.1f} over the first.",
         style="dim",
     )

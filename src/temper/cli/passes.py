@@ -20,24 +20,30 @@ def command(
     model: str, options: dict[str, object], batch: int | None, show_program: bool, as_json: bool
 ) -> None:
     """Compile MODEL (file.py:callable or package.module:callable) and list the passes."""
+    from temper.compiler.moving import moving_share
     from temper.compiler.pipeline import compile_model
+    from temper.cost import estimate
     from temper.program.text import to_text
 
     loaded = load_model(model, batch)
     compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, options)
+    shares = []
+    for graph in compiled.graphs:
+        cost = estimate(graph.program, traced=bool(graph.options["enable_trace"]))
+        shares.append(moving_share([(graph.program, cost)]))
     if as_json:
         emit_json([
-            {"graph": g.program.name, "ops": len(g.program.ops),
+            {"graph": g.program.name, "ops": len(g.program.ops), "moving_share": share,
              "const_ops": len(g.program.const_ops), "stages_seconds": g.stages,
              "passes": [p.__dict__ for p in g.passes],
              "weight_formats": [e.as_dict() for e in g.weight_report],
              "options": g.options.provenance(),
              **({"program": to_text(g.program)} if show_program else {})}
-            for g in compiled.graphs
+            for g, share in zip(compiled.graphs, shares, strict=True)
         ])  # fmt: skip
         return
     out = console()
-    for graph in compiled.graphs:
+    for graph, share in zip(compiled.graphs, shares, strict=True):
         program = graph.program
         host = sum(op.kind == "Host" for op in program.ops)
         out.print(
@@ -50,6 +56,7 @@ def command(
             for p in graph.passes
         ]
         out.print(table("", ["pass", "hits", "ms", "what it does"], rows, right=["hits", "ms"]))
+        out.print(f"modelled: {share:.0%} of the device time only moves data")
         stages = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in graph.stages.items())
         out.print(f"measured on this host: {stages}", style="dim")
         for entry in graph.weight_report:

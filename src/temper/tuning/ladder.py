@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from temper.compiler.moving import moving_share
 from temper.compiler.pipeline import CompiledPrograms, compile_model
 from temper.cost import ProgramCost, estimate
 from temper.errors import OutOfMemoryError
@@ -37,6 +38,7 @@ class Rung:
     pcc: float | None
     ops: int
     host_ops: int
+    moving_share: float  # of the modelled device time, what only moves data
     did: str
     next_obstacle: str
     compile_seconds: float  # measured on this host
@@ -128,6 +130,7 @@ def _climb(
             _accuracy(climb, compiled, loaded, batch) if climb.accuracy else None,
             sum(len(p.ops) for p in programs),
             sum(op.kind == "Host" for p in programs for op in p.ops),
+            moving_share(zip(programs, costs, strict=True)),
             _did(compiled, before, sum(len(p.ops) for p in programs), settings),
             _obstacle(compiled, costs),
             sum(sum(g.stages.values()) for g in compiled.graphs),
