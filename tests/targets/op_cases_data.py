@@ -91,6 +91,8 @@ DATA: list[Case] = [
         Case(kind, ((5, 19),), ((5, 19),), exact=True)
         for kind in (
             "Halo",
+            "Move",
+            "FillPad",
             "Tilize",
             "Untilize",
             "InterleavedToSharded",

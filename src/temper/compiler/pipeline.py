@@ -22,6 +22,7 @@ from temper.cost.constants import constants
 from temper.errors import CompileError, TemperError, UsageError
 from temper.graph.captured import Captured
 from temper.lowering import lower
+from temper.lowering.legalise import legalise
 from temper.options import Options, resolve
 from temper.passes import GRAPH_PASSES, PROGRAM_PASSES, PassReport, run_passes
 from temper.passes.draft import Draft
@@ -111,7 +112,7 @@ def build(captured: Captured, options: Options, *, cached: bool = False) -> Buil
     clock.lap("lower")
     draft = Draft(program, captured.weights)
     reports += run_passes(PROGRAM_PASSES, draft, options)
-    program = draft.finish()
+    program = legalise(draft.finish())
     clock.lap("program passes")
     key = _key(program) if cached and options["compile_cache"] else ""
     placed = cache.get(key) if key else None

@@ -10,6 +10,7 @@ import torch
 
 from temper.graph.node import Node
 from temper.lowering.builder import Builder, Value, volume
+from temper.lowering.data import reshape
 from temper.lowering.elementwise import arguments, binary, operand, result
 from temper.lowering.registry import lowers
 from temper.program.tensor import TILE
@@ -320,11 +321,12 @@ def lower_batch_norm(b: Builder, node: Node) -> Value | tuple[Value, ...] | None
         wide = (*shape[:2], volume(shape[2:-1]), shape[-1])
     if wide != shape:
         x = b.emit("Reshape", [x], wide, x.dtype, name=node.name)
-    present, inputs = ["x", "mean", "var"], [x, b[mean], b[var]]
-    for name, argument in (("weight", weight), ("bias", bias)):
+    present, inputs = ["x"], [x]
+    channels = (1, shape[1], 1, 1)  # ttnn takes them in the image's own rank
+    for name, argument in (("mean", mean), ("var", var), ("weight", weight), ("bias", bias)):
         if argument is not None:
             present.append(name)
-            inputs.append(b[argument])
+            inputs.append(reshape(b, b[argument], channels, node.name))
     out = b.emit(
         "BatchNorm",
         inputs,

@@ -45,12 +45,14 @@ def conv(
     n, c, h, w = flat.image
     kernel = [1, *weight.shape[2:]][-2:]
     out_channels = out_image[1]
-    prepared_shape = (1, 1, kernel[0] * kernel[1] * weight.shape[1], weight.shape[0])
+    deep, wide = (0, 1) if transposed else (1, 0)
+    prepared_shape = (1, 1, kernel[0] * kernel[1] * weight.shape[deep], weight.shape[wide])
     fmt = _weight_format(b, node, weight)
     weight = b.on_device(weight, fmt)
     bias = b.on_device(bias, fmt) if bias is not None else None
     once = bool(b.options["enable_conv_weight_preparation"])
-    prepared = _prepare(b, weight, prepared_shape, groups, once)
+    form = {"groups": groups, "transposed": transposed}
+    prepared = _prepare(b, weight, prepared_shape, form, once)
     attrs: dict[str, Any] = {
         "batch": n, "in_h": h, "in_w": w, "kernel": kernel, "stride": stride, "padding": padding,
         "dilation": dilation, "groups": groups, "in_channels": c, "out_channels": out_channels,
@@ -70,7 +72,9 @@ def conv(
     return replace(out, shape=out_image, image=out_image)
 
 
-def _prepare(b: Builder, weight: Value, shape: tuple[int, ...], groups: int, once: bool) -> Value:
+def _prepare(
+    b: Builder, weight: Value, shape: tuple[int, ...], form: dict[str, Any], once: bool
+) -> Value:
     """The weight in the form the convolution reads; at run time unless ``once``."""
     if once and weight.const:
         out = b.emit(
@@ -78,7 +82,7 @@ def _prepare(b: Builder, weight: Value, shape: tuple[int, ...], groups: int, onc
             [weight],
             shape,
             weight.dtype,
-            {"groups": groups},
+            form,
             name=weight.name,
             fmt=b.spec(weight).format,
         )
@@ -88,7 +92,7 @@ def _prepare(b: Builder, weight: Value, shape: tuple[int, ...], groups: int, onc
         [replace(weight, const=False)],
         shape,
         weight.dtype,
-        {"groups": groups},
+        form,
         name=weight.name,
         fmt=b.spec(weight).format,
     )

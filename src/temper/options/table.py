@@ -150,8 +150,12 @@ OPTIONS: tuple[Option, ...] = (
            levels={0: False, 1: False, 2: True}, aliases=("dram_sharded_weights",)),
     Option("sram_usage_cap", "float", 0.95, "share of a core's SRAM that tensors may use",
            "temper", minimum=0.0, maximum=1.0),
-    Option("l1_small_size", "int", 0, "bytes a core kept for small configuration tensors",
-           "temper", minimum=0),
+    Option("target", "choice", "virtual",
+           "what runs the program: the virtual chip, a card through ttnn, or the card if there is "
+           "one (auto)", "temper", env="TEMPER_TARGET", choices=("virtual", "ttnn", "auto")),
+    Option("l1_small_size", "int", 65_536,
+           "bytes per core kept for the index tables of convolutions and pools, which ttnn refuses "
+           "to run without", "temper", minimum=0),
     Option("activation_dtype", "format", "auto",
            "format of activations; auto keeps the model's own", "temper",
            choices=("auto", "float32", "bfloat16", "bfloat8_b")),

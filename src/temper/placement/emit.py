@@ -51,7 +51,11 @@ class Plan:
             if i < main:
                 first = piece.inputs[0]
                 root = op.inputs[first] if first >= 0 else names[first]
-                tag = "halo" if piece.op.kind == "Halo" else piece.output_specs[0].memory.sharding
+                tag = (
+                    piece.op.kind.lower()
+                    if piece.op.kind in ("Halo", "Move")
+                    else piece.output_specs[0].memory.sharding
+                )
                 names[-1 - i] = self._fresh(root, tag)
                 self._add(piece, sources, [names[-1 - i]])
             elif i == main:

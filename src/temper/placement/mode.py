@@ -24,6 +24,7 @@ class Mode:
     outputs: tuple[Memory, ...]
     attrs: Mapping[str, Any] = field(default_factory=dict)
     halo: ConvConfig | None = None
+    moved: bool = False  # the halo is moved up before the op runs
 
 
 def accepts(need: Need, memory: Memory) -> bool:

@@ -20,7 +20,7 @@ from temper.placement.decode_modes import (
     rotary_modes,
 )
 from temper.placement.mode import ANY, DRAM_ONLY, Mode, Need, line
-from temper.placement.window_modes import window_configs
+from temper.placement.window_modes import needs_move, window_configs
 from temper.program.attention_config import configs as attention_configs
 from temper.program.conv_config import even_split
 from temper.program.matmul_config import (
@@ -60,6 +60,8 @@ def modes(
     if op.kind == "Matmul":
         return _matmul_modes(op, inputs, outputs, chip, sram)
     found = _interleaved(op, inputs, outputs, sram)
+    if op.kind == "Sdpa" and len(inputs) > 3:  # ttnn reads masks from DRAM only
+        found = [replace(m, inputs=(*m.inputs[:3], _DRAM_ONLY)) for m in found]
     if op.kind == "RotaryEmbedding" and sram:
         found += rotary_modes(inputs, outputs, chip)
     if op.kind == "Sdpa" and level and not op.attr("config"):
@@ -162,11 +164,16 @@ def _matmul_modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, sram: bool)
 
     def config(a: TensorSpec, out: Memory, grid: tuple[int, int] | None = None) -> MatmulConfig:
         batch, m, k, n = matmul_shape(op, inputs)
-        return choose_matmul(
+        found = choose_matmul(
             batch, m, k, n, a, inputs[1], outputs[0].with_memory(out), chip,
             fp32_acc=op.attr("fp32_acc"), core_grid=grid,
             bias_format=inputs[2].format if len(inputs) > 2 else None,
         )  # fmt: skip
+        more = len(inputs) > 2 or op.attr("activations")
+        if found.name == MULTI_CORE and more and grid is None and inputs[1].matrix[0] == 1:
+            # The simplest program would run bias and activation as ops of their own.
+            return config(a, out, chip.grid)
+        return found
 
     def mode(name: str, need: tuple[Need, ...], out: Memory, chosen: MatmulConfig) -> Mode:
         return Mode(name, need, (out,), {"config": chosen.to_attrs()})
@@ -225,6 +232,7 @@ def _window_modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, sram: bool)
         attrs: dict[str, Any] = {}
         if config.act_block_h * TILE < config.out_shard[0] and op.kind == "Conv2d":
             attrs["act_block_h"] = config.act_block_h * TILE
+        moved = needs_move(config, inputs[0], outputs[0], chip, pool=op.kind == "Pool2d")
         found.append(Mode(config.sharding, (config.in_memory, *rest), (config.out_memory,), attrs,
-                          config))  # fmt: skip
+                          config, moved))  # fmt: skip
     return found

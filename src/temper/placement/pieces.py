@@ -126,6 +126,10 @@ def expand(
         halo_op = Op("Halo", ("x",), ("y",), window, op.source)
         pieces.append(Piece(halo_op, "Halo" + repr(window), (sources[0],), (x,), (halo,)))
         sources[0], specs[0] = -len(pieces), halo
+        if mode.moved:
+            pieces.append(Piece(Op("Move", ("x",), ("y",), {}, op.source), "Move",
+                                (sources[0],), (halo,), (halo,)))  # fmt: skip
+            sources[0] = -len(pieces)
     chosen = op.with_attrs(**mode.attrs) if mode.attrs else op
     made = tuple(s.with_memory(m) for s, m in zip(outputs, mode.outputs, strict=True))
     full_key = key + repr(mode.attrs) if mode.attrs else key

@@ -92,7 +92,9 @@ def place_with_report(
     return chosen.program, report
 
 
-_MOVES = frozenset({"InterleavedToSharded", "ShardedToInterleaved", "Reshard", "Halo", "Copy"})
+_MOVES = frozenset(
+    {"InterleavedToSharded", "ShardedToInterleaved", "Reshard", "Halo", "Move", "Copy"}
+)
 
 
 def _planned(

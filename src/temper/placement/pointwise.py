@@ -71,4 +71,9 @@ def _fold(op: Op, w: Window, values: dict[str, TensorSpec]) -> tuple[list[Op], s
         values[fresh] = TensorSpec(shape, x.format, x.layout, x.memory)
         made.append(Op(kind, (name,), (fresh,), attrs, op.source))
         name = fresh
+    if x.layout == "row_major":  # a matmul reads tiles
+        fresh = f"{op.outputs[0]}__fold_tiles"
+        values[fresh] = TensorSpec(shapes[-1], x.format, "tile", x.memory)
+        made.append(Op("Tilize", (name,), (fresh,), {}, op.source))
+        name = fresh
     return made, name

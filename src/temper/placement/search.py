@@ -207,6 +207,9 @@ class Search:
             mine = made[-1 - number] = [
                 f"{index}.{number}.{k}" for k in range(len(way.sizes[number]))
             ]
+            if piece.op.kind == "Move":  # the old place is let go before the new one is taken
+                for tag in made[piece.inputs[0]]:
+                    sram.free(tag)
             for tag, size in zip(mine, way.sizes[number], strict=True):
                 if size and not sram.has_room(size):
                     return None
@@ -225,9 +228,6 @@ class Search:
                     for tag in made[reached]:
                         if tag in sram:
                             sram.free(tag)
-            if piece.op.kind == "Halo" and way.sizes[number][0]:
-                sram.free(mine[0])
-                sram.allocate(mine[0], way.sizes[number][0])
             if piece.main:
                 main = -1 - number
         return self._settled(index, candidate, sram, tags, lies, made[main], dead, replaced)

@@ -52,6 +52,27 @@ def _narrow(
 
 def own_peak_bytes(config: ConvConfig, x: TensorSpec, out: TensorSpec, *, pool: bool) -> int:
     """SRAM of a core that the window needs by itself: input and halo, then halo and output."""
+    shard, halo, result = _own_bytes(config, x, out, pool=pool)
+    return max(shard + halo, halo + result + config.circular_bytes)
+
+
+def needs_move(
+    config: ConvConfig, x: TensorSpec, out: TensorSpec, chip: Chip, *, pool: bool
+) -> bool:
+    """Whether the halo must be moved up before the window runs.
+
+    The input above the halo leaves a hole. A result that fits there takes it; a larger one goes
+    below the halo, and where circular buffers have no room left under both, ttnn moves the halo.
+    """
+    shard, halo, result = _own_bytes(config, x, out, pool=pool)
+    below = result if result > shard else 0
+    return shard + halo + below + config.circular_bytes > chip.sram_usable_bytes * WINDOW_SHARE
+
+
+def _own_bytes(
+    config: ConvConfig, x: TensorSpec, out: TensorSpec, *, pool: bool
+) -> tuple[int, int, int]:
+    """Bytes of a core's shard of the input, the halo and the result."""
     halo = shard_bytes(config.halo_shard, x.format)
     if x.layout == "tile":
         tiles = ceil_div(config.in_shard[0], TILE) * ceil_div(config.in_shard[1], TILE)
@@ -63,7 +84,7 @@ def own_peak_bytes(config: ConvConfig, x: TensorSpec, out: TensorSpec, *, pool: 
     else:
         tiles = ceil_div(config.out_shard[0], TILE) * ceil_div(config.out_shard[1], TILE)
         result = tiles * TILE_BYTES[out.format]
-    return max(shard + halo, halo + result + config.circular_bytes)
+    return shard, halo, result
 
 
 def _fitted(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -257,7 +257,10 @@ def _on_grid(p: _Problem, grid: tuple[int, int]) -> MatmulConfig:
         block_w = ceil_div(p.kt, grid[0] * grid[1])
         while p.kt % block_w:
             block_w -= 1
-        return _one_d(p, grid, mcast_in0=mt <= p.nt, block_w=block_w, fuse_batch=True)
+        found = _one_d(p, grid, mcast_in0=mt <= p.nt, block_w=block_w, fuse_batch=True)
+        # Sharded results want whole rows of a block, or one tile row at a time.
+        whole = found.out_subblock_w == found.per_core_n
+        return found if whole else replace(found, out_subblock_h=1)
     block_w = next(w for w in (4, 3, 2, 1) if p.kt % w == 0)
     per_m, per_n = ceil_div(mt, grid[1]), ceil_div(p.nt, grid[0])
     out_h, out_w, _ = _shrink(p, per_m, per_n, block_w, shrink_k=False)

@@ -96,7 +96,8 @@ def storage(program: Program) -> dict[str, str]:
     """The value in whose bytes each one lies: its own, a viewed one, or state changed in place."""
     owner: dict[str, str] = {}
     for op in program.ops:
-        shown = op.info.in_place or (
+        shown = op.info.in_place or op.kind == "FillPad"
+        shown = shown or (
             op.kind == "Reshape"
             and is_view(program.spec(op.inputs[0]), program.spec(op.outputs[0]))
         )
@@ -106,10 +107,14 @@ def storage(program: Program) -> dict[str, str]:
 
 
 def walk(
-    program: Program, chip: Chip, *, trace_region_bytes: int = 0, l1_small_bytes: int = 0
+    program: Program, chip: Chip, *, trace_region_bytes: int = 0, l1_small_bytes: int | None = None
 ) -> Timeline:
-    """Allocate and free every tensor in schedule order; raises DoesNotFit."""
-    sram = sram_allocator(chip, l1_small_bytes=l1_small_bytes)
+    """Allocate and free every tensor in schedule order; raises DoesNotFit.
+
+    ``l1_small_bytes`` is what the program's options say where it is not given.
+    """
+    small = program.options.get("l1_small_size") if l1_small_bytes is None else l1_small_bytes
+    sram = sram_allocator(chip, l1_small_bytes=int(small or 0))
     dram = dram_allocator(chip, trace_region_bytes=trace_region_bytes)
     resident: dict[str, int] = {}
     for name in resident_values(program):
@@ -132,6 +137,8 @@ def walk(
                 allocator.free(name)
 
     for index, op in enumerate(program.ops):
+        if op.kind == "Move":  # ttnn lets the old place go before it takes the new one
+            release(op.inputs[0], index)
         for name in op.outputs:
             if owner[name] == name:
                 _take(program, name, index, op, sram, dram, chip)
@@ -155,10 +162,6 @@ def walk(
         for name in dict.fromkeys(owner.get(n, n) for n in (*op.inputs, *op.outputs)):
             if last.get(name, index) <= index and name not in kept:
                 release(name, index)
-        if op.kind == "Halo" and op.outputs[0] in sram:
-            # ttnn moves the halo up into the bytes of the input that was just freed.
-            sram.free(op.outputs[0])
-            _take(program, op.outputs[0], index, op, sram, dram, chip)
     at_end = sram.statistics(), dram.statistics()
     for name in born:
         release(name, len(program.ops))

@@ -38,7 +38,7 @@ def _problems(program: Program) -> Iterator[str]:
         chip = None
         yield f"unknown chip {program.chip!r}"
     # A halo holds only the rows that its windows read: fewer than all where strides skip some.
-    partial = {name for op in program.ops if op.kind == "Halo" for name in op.outputs}
+    partial = {name for op in program.ops if op.kind in ("Halo", "Move") for name in op.outputs}
     for name, spec in program.values.items():
         for what in _spec_problems(spec, chip, whole=name not in partial):
             yield f"%{name}: {what}"

@@ -63,7 +63,10 @@ class Target(Protocol):
     """A way to run placed programs."""
 
     name: str
-    timing: Timing
+
+    @property
+    def timing(self) -> Timing:
+        """Whose times the target gives."""
 
     def load(self, load: Load) -> LoadedProgram:
         """Make a program ready on this target; nothing has crossed the link yet."""

@@ -106,6 +106,16 @@ register(
         buffers=no_buffers,
         vendor_model=True,
     ),
+    # Writes what tiles hold beyond the logical shape, where they lie: reductions would sum it.
+    OpKind(
+        "FillPad",
+        "fill_pad",
+        "FillPadDeviceOperation",
+        ("x",),
+        {"value": 0.0},
+        shapes=same_shape,
+        buffers=no_buffers,
+    ),
     OpKind(
         "Copy",
         "copy",

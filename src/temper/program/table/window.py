@@ -10,7 +10,7 @@ from temper.program.compute_config import compute_attrs
 from temper.program.conv_config import POOL_BYTES, choose, window_of
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.matmul import matmul_buffers
-from temper.program.table.shared import COMPUTE, entry_bytes, matrix, no_buffers
+from temper.program.table.shared import COMPUTE, entry_bytes, matrix, no_buffers, same_shape
 from temper.program.tensor import BLOCK_FORMATS, TILE, TensorSpec, ceil_div, round_up
 from temper.program.words import chain, compute_config, data_type_of
 
@@ -169,7 +169,7 @@ register(
         "conv_prepare",
         "PrepareConv2dWeights",
         ("weight",),
-        {"groups": 1},
+        {"groups": 1, "transposed": False},
         buffers=no_buffers,
     ),
     OpKind(
@@ -206,4 +206,6 @@ register(
         buffers=_halo_buffers,
         words=_halo_words,
     ),
+    # The halo again, up in the bytes of the input that it was made from: makes one hole of two.
+    OpKind("Move", "move", "MoveDeviceOperation", ("x",), shapes=same_shape, buffers=no_buffers),
 )

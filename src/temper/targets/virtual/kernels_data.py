@@ -60,6 +60,8 @@ def in_place_or_new(b: Builder, op: Op, *positions: int) -> Tensor:
 
 @kernel(
     "Halo",
+    "Move",
+    "FillPad",
     "Typecast",
     "Tilize",
     "Untilize",

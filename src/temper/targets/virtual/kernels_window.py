@@ -46,10 +46,11 @@ def _padding(op: Op) -> tuple[list[int], list[int] | None]:
 @kernel("PrepareConvWeight")
 def prepare_weight(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: (O, C/groups, kh, kw), or (O, C/groups, k) of one dimension, laid out as
-    (1, 1, kh*kw*C/groups, O); a block format shares its exponents along O, as the prepared matrix
+    (1, 1, kh*kw*C/groups, O), a transposed (C, O/groups, kh, kw) as (1, 1, kh*kw*C, O/groups); a
+    block format shares its exponents along O, as the prepared matrix
     is packed."""
     weight = inputs[0] if inputs[0].dim() == 4 else inputs[0].unsqueeze(2)
-    weight = weight.permute(2, 3, 1, 0)
+    weight = weight.permute(2, 3, 0, 1) if op.attr("transposed") else weight.permute(2, 3, 1, 0)
     return [convert(b, op, as_shape(b, weight, b.spec(op.outputs[0]).shape))]
 
 
@@ -63,6 +64,8 @@ def _weight(b: Builder, op: Op, x: Tensor, transposed: bool) -> Tensor:
     )
     if not op.attr("prepared"):
         return as_shape(b, x, logical)
+    if transposed:
+        return as_shape(b, x, (kh, kw, *logical[:2])).permute(2, 3, 0, 1)
     return as_shape(b, x, (kh, kw, logical[1], logical[0])).permute(3, 2, 0, 1)
 
 

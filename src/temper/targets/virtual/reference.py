@@ -135,7 +135,8 @@ def _convolution(op: Op, inputs: list[Array], specs: list[TensorSpec], rules: Ru
 
 @reference("PrepareConvWeight")
 def _prepare(op: Op, inputs: list[Array], specs: list[TensorSpec], rules: Rules) -> list[Array]:
-    return [inputs[0].transpose(2, 3, 1, 0)]
+    order = (2, 3, 0, 1) if op.attr("transposed") else (2, 3, 1, 0)
+    return [inputs[0].transpose(order)]
 
 
 @reference("Pool2d")

@@ -41,6 +41,9 @@ def logical_weight(op: Op, weight: Array, transposed: bool) -> Array:
     first, second = (second, first) if transposed else (first, second)
     if not op.attr("prepared"):
         return weight.reshape(first, second // op.attr("groups"), kh, kw)
+    if transposed:
+        four = weight.reshape(kh, kw, first, second // op.attr("groups"))
+        return np.asarray(four.transpose(2, 3, 0, 1))
     four = weight.reshape(kh, kw, second // op.attr("groups"), first)
     return np.asarray(four.transpose(3, 2, 0, 1))
 

@@ -1,0 +1,36 @@
+"""The device ops that one op of a program is, in the names of ttnn's graph and profiler."""
+
+from __future__ import annotations
+
+from temper.program import Op, Program
+from temper.program.tensor import is_view
+
+
+def device_codes(program: Program, op: Op) -> list[str]:
+    """Names in order; none for what runs on the host or moves nothing."""
+    inputs, outputs = program.input_specs(op), program.output_specs(op)
+    if op.kind in ("Host", "PrepareConvWeight"):
+        return []
+    if op.kind == "Reshape" and is_view(inputs[0], outputs[0]):
+        return []
+    if op.kind == "ConvTranspose2d":
+        return ["Conv2dDeviceOperation"]
+    if op.kind == "Permute" and inputs[0].layout == "tile" and _swaps_two(op.attr("dims")):
+        return ["TransposeDeviceOperation"]
+    if op.kind == "Ternary" and len(op.inputs) == 1 and op.attr("function") == "where":
+        return ["UnaryDeviceOperation"]
+    if op.kind == "BinaryNg" and len(op.inputs) == 1 and op.attr("function") in _SCALAR_UNARY:
+        return ["UnaryDeviceOperation"]
+    if op.kind == "Tilize":
+        whole = all(size % 32 == 0 for size in outputs[0].shape[-2:])
+        return ["TilizeDeviceOperation" if whole else "TilizeWithValPaddingDeviceOperation"]
+    return [op.info.code]
+
+
+# Functions of a tensor and a number for which ttnn has a unary kernel.
+_SCALAR_UNARY = frozenset({"pow", "maximum", "minimum", "fmod", "remainder"})
+
+
+def _swaps_two(dims: list[int]) -> bool:
+    moved = [i for i, d in enumerate(dims) if d % len(dims) != i]
+    return len(moved) == 2
