@@ -68,6 +68,13 @@ DATA: list[Case] = [
     ),
     Case("Concat", ((5, 19), (5, 4), (5, 33)), ((5, 56),), {"dim": 1}, exact=True),
     Case("Concat", ((5, 19), (2, 19)), ((7, 19),), {"dim": 0}, exact=True),
+    Case(
+        "FoldImage",
+        ((2, 3, 9, 10),),
+        ((1, 1, 12, 112),),
+        {"step": [2, 2], "padding": [3, 0, 1, 3], "channels": 4},
+        exact=True,
+    ),
     Case("Pad", ((5, 19),), ((8, 24),), {"pads": [[1, 2], [0, 5]], "value": 1.5}, exact=True),
     Case("Permute", ((2, 5, 19, 3),), ((2, 3, 5, 19),), {"dims": [0, 3, 1, 2]}, exact=True),
     Case("Transpose", ((5, 19),), ((19, 5),), {"dims": [0, 1]}, exact=True),

@@ -65,6 +65,8 @@ def lower(captured: Captured, options: Options) -> Program:
             elif argument.role == "input":
                 layout: Layout = "row_major" if b.lazy_layout and _is_image(node) else "tile"
                 made = b.declare(node.name, value.shape, value.dtype, const=False, layout=layout)
+                if layout == "row_major" and _one_reader(node):
+                    b.images.add(made.name)
                 inputs.append(made.name)
                 b.env[node] = made
             elif node.users:
@@ -104,6 +106,13 @@ def _is_image(node: Node) -> bool:
         and bool(node.users)
         and all(user.target in _IMAGE_READERS for user in node.users)
     )
+
+
+def _one_reader(node: Node) -> bool:
+    """Whether one op alone reads a value, through a pad or not."""
+    reader = next(iter(node.users))
+    padded = reader.target is torch.ops.aten.constant_pad_nd.default
+    return len(node.users) == 1 and (not padded or len(reader.users) == 1)
 
 
 def _weight_format(b: Builder, value: torch.Tensor) -> str:

@@ -66,6 +66,7 @@ class Builder:
         self.weights: dict[str, str] = {}
         self.state: dict[str, str] = {}
         self.env: dict[Node, Any] = {}  # a Value, several, or a complex Call
+        self.images: set[str] = set()  # inputs that one convolution alone reads
         self.source = Source()
         self._names: dict[str, int] = {}
         self._converted: dict[tuple[str, str, str], Value] = {}

@@ -13,9 +13,13 @@ from temper.lowering.builder import DEVICE_FORMATS, Builder, Value
 from temper.lowering.data import permute, reshape
 from temper.lowering.elementwise import arguments, result
 from temper.lowering.registry import lowers
-from temper.program.tensor import BLOCK_FORMATS
+from temper.lowering.stem import fold_stem
+from temper.program.tensor import BLOCK_FORMATS, TILE, Layout
 
 aten = torch.ops.aten
+
+# Images up to this many pixels are averaged by a pool: its window stays in one core's SRAM.
+_SMALL_IMAGE = 64
 
 
 def _pair(value: Any) -> list[int]:
@@ -40,7 +44,13 @@ def conv(
 ) -> Value:
     """One convolution; level 0 prepares its weights at every call, level 1 once."""
     dtype = result(node)[1]
-    flat = b.flat(x)
+    stem = None
+    if not transposed and groups == 1 and dilation == [1, 1]:
+        stem = fold_stem(b, x, weight, stride=stride, padding=padding, out_hw=out_image[2:])
+    if stem is not None:
+        flat, weight, stride, padding = stem.flat, stem.weight, stem.stride, stem.padding
+    else:
+        flat = b.flat(x)
     assert flat.image is not None
     n, c, h, w = flat.image
     kernel = [1, *weight.shape[2:]][-2:]
@@ -227,17 +237,43 @@ def _pool(
     x = b[node.args[0]]
     flat = b.flat(x if wanted == shape else reshape(b, x, (1, *x.shape), node.name))
     assert flat.image is not None
-    n, c, h, w = flat.image
+    h, w = flat.image[2:]
     if ceil_mode and not any(padding) and kernel[0] >= h and kernel[1] >= w:
         if function == "avg" and divisor is None:
             return spatial_mean(b, node, flat)
         kernel, stride, ceil_mode = [h, w], [h, w], False
+    out = _pooled(
+        b, node, flat, function, kernel, stride or kernel, padding, dilation, shape,
+        ceil_mode=ceil_mode, count_include_pad=count_include_pad, divisor=divisor,
+    )  # fmt: skip
+    return reshape(b, b.settle(out), wanted, node.name)
+
+
+def _pooled(
+    b: Builder,
+    node: Node,
+    flat: Value,
+    function: str,
+    kernel: list[int],
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    shape: tuple[int, ...],
+    *,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+    layout: Layout = "row_major",
+) -> Value:
+    """One pool over a flat image, in tiles again; large ones write rows, as ttnn's pool does."""
+    assert flat.image is not None
+    n, c, h, w = flat.image
     # Tiles are turned into rows by the halo that ttnn puts before a pool.
     out = b.emit(
         "Pool2d",
         [replace(flat, image=None)],
         (1, 1, shape[0] * shape[2] * shape[3], c),
-        first.dtype,
+        flat.dtype,
         {
             "function": function,
             "batch": n,
@@ -245,7 +281,7 @@ def _pool(
             "in_w": w,
             "channels": c,
             "kernel": kernel,
-            "stride": stride or kernel,
+            "stride": stride,
             "padding": [padding[0], padding[0], padding[1], padding[1]],
             "dilation": dilation,
             "ceil_mode": ceil_mode,
@@ -253,10 +289,9 @@ def _pool(
             "divisor": divisor,
         },
         name=node.name,
-        layout="row_major",
+        layout=layout,
     )
-    out = b.settle(replace(b.in_layout(out, "tile"), shape=shape, image=shape))
-    return reshape(b, out, wanted, node.name)
+    return replace(b.in_layout(out, "tile"), shape=shape, image=shape)
 
 
 @lowers(aten.max_pool2d.default)
@@ -330,6 +365,11 @@ def spatial_mean(b: Builder, node: Node, x: Value) -> Value:
         x = reshape(b, x, (1, *x.shape), node.name)
     n, c, h, w = x.shape
     flat = b.flat(x)
+    if b.lazy_layout and h * w % TILE and h * w <= _SMALL_IMAGE:
+        mean = _pooled(
+            b, node, flat, "avg", [h, w], [h, w], [0, 0], [1, 1], (n, c, 1, 1), layout="tile"
+        )
+        return b.emit("Reshape", [replace(mean, image=None)], shape, dtype, name=node.name)
     rows = b.emit("Reshape", [replace(flat, image=None)], (n, 1, h * w, c), dtype, name=node.name)
     mean = b.emit(
         "Reduce",

@@ -32,26 +32,36 @@ from temper.program.matmul_config import (
 )
 from temper.program.matmul_config import choose as choose_matmul
 from temper.program.op import Op
-from temper.program.tensor import DRAM, SRAM, TILE, Memory, TensorSpec, ceil_div, is_view
+from temper.program.tensor import DRAM, HOST, SRAM, TILE, Memory, TensorSpec, ceil_div, is_view
 
 Specs = Sequence[TensorSpec]
 _ANY, _DRAM_ONLY, _line = ANY, DRAM_ONLY, line
 
 _ELEMENTWISE = frozenset({"Unary", "BinaryNg", "Typecast"})
-_WINDOWS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
+WINDOWS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
 
 
 def modes(
-    op: Op, inputs: Specs, outputs: Specs, chip: Chip, *, sram: bool, level: int = 2
+    op: Op,
+    inputs: Specs,
+    outputs: Specs,
+    chip: Chip,
+    *,
+    sram: bool,
+    level: int = 2,
+    wanted: Sequence[Memory] = (),
 ) -> list[Mode]:
     """All ways to run the op with its operands where they are now.
 
-    Level 0 leaves the block sizes of attention to ttnn.
+    Level 0 leaves the block sizes of attention to ttnn. ``wanted`` are shards that readers of the
+    result could take as they are.
     """
+    if inputs and inputs[0].memory.buffer == "host" and op.kind in ("FoldImage", "Reshape"):
+        return _uploads(op, outputs[0], wanted if sram else ())
     if any(spec.memory.buffer == "host" for spec in outputs) or op.kind == "Host":
         kept = tuple(s.memory if s.memory.buffer == "host" else DRAM for s in outputs)
         return [Mode("host", (_DRAM_ONLY,) * len(inputs), kept)]
-    if op.kind in _WINDOWS:
+    if op.kind in WINDOWS:
         found = _window_modes(op, inputs, outputs, chip, sram)
         if found:
             return found
@@ -69,11 +79,23 @@ def modes(
     if op.kind == "Embeddings" and sram and inputs[1].format == "bfloat16":
         # A small table that is read often is worth a copy; ttnn looks up in bfloat16 only.
         found += [replace(m, name=f"table in sram, {m.name}", inputs=(_ANY, SRAM)) for m in found]
+    if sram and op.kind in ("Tilize", "Untilize"):
+        found += _relayout_modes(inputs[0], outputs[0], chip)
     if sram and all(s.layout == "tile" for s in (*inputs, *outputs)):
         if op.kind in _ELEMENTWISE or _view(op, inputs, outputs):
             found += _elementwise_modes(inputs, outputs, chip)
         elif op.kind == "LayerNorm":
             found += _norm_modes(op, inputs, outputs, chip)
+    return found
+
+
+def _uploads(op: Op, out: TensorSpec, wanted: Sequence[Memory]) -> list[Mode]:
+    """An input that the host works on: it goes to DRAM, into a reader's shards, or stays."""
+    found = [Mode("dram", (_ANY,), (DRAM,))]
+    if op.kind == "FoldImage" and out.layout == "row_major":
+        found.append(Mode("host", (_ANY,), (HOST,)))
+    if op.kind == "Reshape":
+        found += [Mode(memory.sharding, (_ANY,), (memory,)) for memory in wanted]
     return found
 
 
@@ -121,6 +143,20 @@ def _elementwise_modes(inputs: Specs, outputs: Specs, chip: Chip) -> list[Mode]:
     for memory in dict.fromkeys([*wanted, *shardings(out, chip)]):
         need: tuple[Need, ...] = tuple(memory if equal else "interleaved" for equal in same)
         found.append(Mode(memory.sharding, need, (memory,)))
+    return found
+
+
+def _relayout_modes(x: TensorSpec, out: TensorSpec, chip: Chip) -> list[Mode]:
+    """Tilize and untilize of height shards in place: whole tiles of whole rows."""
+    tiled = out if out.layout == "tile" else x
+    rows, columns = tiled.physical_2d
+    if x.physical_2d != (rows, columns) or out.physical_2d != (rows, columns):
+        return []  # padding appears or goes
+    here = [x.memory] if x.memory.sharded else []
+    found = []
+    for memory in dict.fromkeys([*here, *shardings(tiled, chip)]):
+        if memory.sharding == "height" and memory.shard is not None and not memory.shard[0] % TILE:
+            found.append(Mode(memory.sharding, (memory,), (memory,)))
     return found
 
 

@@ -251,6 +251,8 @@ class Search:
             lies[replaced] = book.id(way.pieces[candidate.kept].output_specs[0])
             tags[replaced] = f"{index}.{candidate.kept}.0"
         for name, tag, spec in zip(op.outputs, outs, way.results, strict=True):
+            if spec.memory.buffer == "host" and book.home[name] != book.id(spec):
+                lies[name] = book.id(spec)
             if tag not in sram:
                 continue
             if spec.memory.buffer != "sram" or self.next_use(name, index) == FAR:

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from temper.placement.mode import Mode
-from temper.placement.modes import modes
+from temper.placement.modes import WINDOWS, modes
 from temper.placement.pieces import Meter, Piece, attrs_key, expand
+from temper.placement.window_modes import window_configs
 from temper.program.op import Op
 from temper.program.program import Program
-from temper.program.tensor import DRAM, TensorSpec
+from temper.program.tensor import DRAM, Memory, TensorSpec
 
 # Readers of a value whose best answers are weighed; later ones rarely change the choice.
 _READERS = 2
@@ -104,7 +105,10 @@ class WayBook:
         outputs = [self.program.spec(name) for name in op.outputs]
         to_dram = self._ends(op)
         found = []
-        every = modes(op, inputs, outputs, self.meter.chip, sram=self.sram, level=self.level)
+        every = modes(
+            op, inputs, outputs, self.meter.chip, sram=self.sram, level=self.level,
+            wanted=self._wanted(op, inputs),
+        )  # fmt: skip
         if any(to_dram):
             # A result that ends in DRAM is written there at once, where the op can.
             every = [m for m in every if m.halo or m.outputs[0].buffer != "sram"] or every
@@ -121,6 +125,21 @@ class WayBook:
                 )
                 found.append(self._way(mode, pieces, outputs, out))
         return tuple(found)
+
+    def _wanted(self, op: Op, inputs: Sequence[TensorSpec]) -> list[Memory]:
+        """Shards in which windows could read a result that the host sends up."""
+        if not inputs or inputs[0].memory.buffer != "host":
+            return []
+        found: dict[Memory, None] = {}
+        for reader in (self.program.ops[use] for use in self.uses.get(op.outputs[0], ())):
+            if reader.kind in WINDOWS:
+                specs = [self.program.spec(name) for name in reader.inputs]
+                outs = [self.program.spec(name) for name in reader.outputs]
+                for config in window_configs(
+                    reader, specs, outs, self.meter.chip, every_scheme=True
+                ):
+                    found[config.in_memory] = None
+        return list(found)
 
     def _way(
         self,

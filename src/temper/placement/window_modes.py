@@ -79,7 +79,7 @@ def _own_bytes(
         shard = tiles * TILE_BYTES[x.format]
     else:
         shard = shard_bytes(config.in_shard, x.format)
-    if pool:
+    if out.layout != "tile":
         result = shard_bytes(config.out_shard, out.format)
     else:
         tiles = ceil_div(config.out_shard[0], TILE) * ceil_div(config.out_shard[1], TILE)

@@ -159,7 +159,8 @@ def choose(
     keeps the cores along rows and along channels of an input that is sharded already.
     """
     args = (
-        x.format, x.layout, out.format, weight_format, bias, fp32_acc, act_block_h,
+        x.format, x.layout, out.format, out.layout == "tile" or not window.pool, weight_format,
+        bias, fp32_acc, act_block_h,
         split,
     )  # fmt: skip
     if sharding is not None:
@@ -196,6 +197,7 @@ def _config(
     x_format: str,
     x_layout: str,
     out_format: str,
+    out_tiled: bool,
     weight_format: str,
     bias: bool,
     fp32_acc: bool,
@@ -203,7 +205,7 @@ def _config(
     split: tuple[int, int] | None,
 ) -> ConvConfig:
     cores = grid[0] * grid[1]
-    row_unit = 1 if w.pool else TILE
+    row_unit = TILE if out_tiled else 1
     align = TILE if sharding == "width" or x_layout == "tile" else _CHANNEL_ALIGN
     if w.pool and x_layout != "tile":
         align = TILE // 2

@@ -1,4 +1,4 @@
-"""The record of a torch operator that has no device lowering and runs on the host."""
+"""Records of what the host does within a call: torch operators, and images on their way up."""
 
 from __future__ import annotations
 
@@ -16,6 +16,16 @@ register(
         ("xs*",),
         {"target": "", "args": [], "kwargs": {}, "results": None},
         results=(1, None),
+        buffers=no_buffers,
+    ),
+    # x (N, C, H, W) on the host, zero-padded (top, bottom, left, right; C to channels) and cut into
+    # blocks of step (down, across): (N, H', W', down * across * channels), in the output's shape.
+    OpKind(
+        "FoldImage",
+        "host",
+        "(fold)",
+        ("x",),
+        {"step": [1, 1], "padding": [0, 0, 0, 0], "channels": 1},
         buffers=no_buffers,
     ),
 )

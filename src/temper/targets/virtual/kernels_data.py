@@ -140,6 +140,28 @@ def pad(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     return [out]
 
 
+@kernel("FoldImage")
+def fold_image(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+    """Rule: exact; padding is zero."""
+    x = inputs[0]
+    n, c, height, width = x.shape
+    (down, across), channels = op.attr("step"), op.attr("channels")
+    top, bottom, left, right = op.attr("padding")
+    rows, columns = (top + height + bottom) // down, (left + width + right) // across
+    out = b.output(op)
+    whole = out.view(n, rows, columns, down, across, channels).permute(0, 5, 1, 3, 2, 4)
+    padded = b.empty((n, c, rows * down, columns * across))
+    inner = padded.narrow(2, top, height).narrow(3, left, width)
+    b.emit(partial(padded.fill_, 0.0))
+    b.emit(native.strided_copy(inner, x))
+    if channels > c:
+        b.emit(partial(out.fill_, 0.0))
+    blocks = padded.view(n, c, rows, down, columns, across)
+    b.emit(partial(whole.narrow(1, 0, c).copy_, blocks))
+    b.finish(out, b.spec(op.outputs[0]).format)
+    return [out]
+
+
 @kernel("Repeat")
 def repeat(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; repeating dimensions of size one is a view."""

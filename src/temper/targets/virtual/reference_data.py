@@ -51,6 +51,17 @@ def _pad(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
     return [np.pad(inputs[0], op.attr("pads"), constant_values=op.attr("value"))]
 
 
+@reference("FoldImage")
+def _fold_image(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
+    n, c, _, _ = inputs[0].shape
+    (down, across), channels = op.attr("step"), op.attr("channels")
+    top, bottom, left, right = op.attr("padding")
+    padded = np.pad(inputs[0], ((0, 0), (0, channels - c), (top, bottom), (left, right)))
+    rows, columns = padded.shape[2] // down, padded.shape[3] // across
+    blocks = padded.reshape(n, channels, rows, down, columns, across)
+    return [blocks.transpose(0, 2, 4, 3, 5, 1).reshape(specs[0].shape)]
+
+
 @reference("Repeat")
 def _repeat(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
     return [np.tile(inputs[0], op.attr("repeats"))]
