@@ -10,8 +10,8 @@ import torch
 from temper.graph.node import Node
 from temper.lowering.builder import Builder, Value
 from temper.lowering.elementwise import arguments, cast, result
+from temper.lowering.pool import spatial_mean
 from temper.lowering.registry import lowers
-from temper.lowering.window import spatial_mean
 
 aten = torch.ops.aten
 

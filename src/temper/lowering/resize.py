@@ -15,8 +15,8 @@ from temper.graph.node import Node
 from temper.lowering.builder import Builder, Value
 from temper.lowering.data import permute
 from temper.lowering.elementwise import arguments, result
+from temper.lowering.pool import adaptive_pool, upsample
 from temper.lowering.registry import lowers
-from temper.lowering.window import adaptive_pool, upsample
 
 aten = torch.ops.aten
 
