@@ -17,6 +17,7 @@ from temper.lowering import (
     fused,  # noqa: F401 - they register themselves
     index,  # noqa: F401 - they register themselves
     matrix,  # noqa: F401 - they register themselves
+    pool,  # noqa: F401 - they register themselves
     reduce,  # noqa: F401 - they register themselves
     resize,  # noqa: F401 - they register themselves
     volumes,  # noqa: F401 - they register themselves
