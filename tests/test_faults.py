@@ -29,8 +29,8 @@ from temper.program import Op, Program, TensorSpec
 from temper.record.log import ProcessLog
 from temper.record.recorder import Recorder
 from temper.report import summary
-from temper.report.advice import advise
-from temper.report.suggestion import Suggestion
+from temper.report.advice import Advice
+from temper.report.advise_run import advise_run
 from temper.run.calls import ALL
 from temper.run.logs import run_from_logs
 from temper.run.opening import profile_of_run
@@ -132,7 +132,7 @@ def check_memory_of_a_report() -> None:
 
 def check_gain_of_advice() -> None:
     """Time cannot fall further than bytes: bfloat8_b weights have 1,088 of 2,048 B a tile."""
-    found = next(item for item in advise(recorded(decode())) if "bfloat8_b" in item.title)
+    found = next(item for item in advise_run(recorded(decode())) if "bfloat8_b" in item.title)
     assert 0 < found.gain_ns <= 1.02 * (1 - 1088 / 2048) * found.now_ns
 
 
@@ -185,7 +185,7 @@ def memory_times_2(patch: pytest.MonkeyPatch) -> None:
 
 
 def gain_times_10(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Suggestion, "gain_ns", property(lambda s: 10 * (s.now_ns - s.then_ns)))
+    patch.setattr(Advice, "gain_ns", property(lambda s: 10 * (s.now_ns - s.then_ns)))
 
 
 def fusion_ignored(patch: pytest.MonkeyPatch) -> None:

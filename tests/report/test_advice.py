@@ -12,8 +12,8 @@ from temper.program import Op, Program, TensorSpec
 from temper.record.log import ProcessLog
 from temper.record.recorder import Recorder
 from temper.report import what_if
-from temper.report.advice import advise
-from temper.report.suggestion import Suggestion
+from temper.report.advice import Advice
+from temper.report.advise_run import advise_run
 from temper.run.logs import run_from_logs
 from temper.run.records import Run
 
@@ -40,13 +40,13 @@ def decode(layers: int = 4) -> Program:
     return Program("decode", "n150", values, tuple(ops), ("x0",), (f"x{layers}",), weights)
 
 
-def find(advice: list[Suggestion], part: str) -> Suggestion:
+def find(advice: list[Advice], part: str) -> Advice:
     return next(item for item in advice if part in item.title)
 
 
 def test_weights_of_dram_bound_matmuls_get_smaller_formats() -> None:
     program = decode()
-    advice = advise(run_of(program))
+    advice = advise_run(run_of(program))
     item = find(advice, "bfloat8_b")
     smaller = what_if.with_weight_format(program, "bfloat8_b")
     assert smaller is not None
@@ -58,13 +58,13 @@ def test_weights_of_dram_bound_matmuls_get_smaller_formats() -> None:
 
 def test_a_trace_is_advised_when_none_is_replayed() -> None:
     program = samples.mlp(layers=6)
-    item = find(advise(run_of(program)), "trace")
+    item = find(advise_run(run_of(program)), "trace")
     assert item.then_ns == pytest.approx(4 * estimate(program, traced=True).call_ns)
-    assert not any("trace" in a.title for a in advise(run_of(program, traced=True)))
+    assert not any("trace" in a.title for a in advise_run(run_of(program, traced=True)))
 
 
 def test_host_ops_are_named_with_their_line() -> None:
-    item = find(advise(run_of(samples.mlp(host_op=True))), "host")
+    item = find(advise_run(run_of(samples.mlp(host_op=True))), "host")
     assert f"{samples.MODEL_FILE}:40" in item.paste
     assert "aten.erfcx" in item.why
 
@@ -72,7 +72,7 @@ def test_host_ops_are_named_with_their_line() -> None:
 def test_float32_models_are_told_of_bfloat16() -> None:
     program = decode()
     values = {name: replace(spec, format="float32") for name, spec in program.values.items()}
-    item = find(advise(run_of(program.replace(values=values))), "bfloat16")
+    item = find(advise_run(run_of(program.replace(values=values))), "bfloat16")
     assert "model.to(torch.bfloat16)" in item.paste
 
 
@@ -84,13 +84,13 @@ def test_odd_sizes_are_told_what_their_padding_costs() -> None:
     }
     op = Op("Matmul", ("x", "w"), ("y",), {"fidelity": "HiFi4"})
     program = Program("vit", "n150", values, (op,), ("x",), ("y",), {"w": "w"})
-    item = find(advise(run_of(program)), "192 instead of 197")
+    item = find(advise_run(run_of(program)), "192 instead of 197")
     assert "padded to 224" in item.why
 
 
 def test_advice_is_ranked_and_every_item_has_figures_and_a_line() -> None:
     for program in (decode(), samples.mlp(host_op=True), samples.mlp(layers=6)):
-        advice = advise(run_of(program, level=0))
+        advice = advise_run(run_of(program, level=0))
         assert advice
         gains = [item.gain_ns for item in advice]
         assert gains == sorted(gains, reverse=True)
@@ -109,4 +109,4 @@ def test_constant_evaluation_gets_no_advice() -> None:
     program = decode()
     recorder.record_call(recorder.begin_program(program, estimate(program)), 0, 10, const_eval=True)
     recorder.flush()
-    assert advise(run_from_logs([log])) == []
+    assert advise_run(run_from_logs([log])) == []

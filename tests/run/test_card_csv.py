@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from temper.errors import BadFileError
-from temper.report.advising import advise_profile
+from temper.report.advise import advise_profile
 from temper.report.summary import group_by, summarise, top_ops
 from temper.report.writers import write_ops_csv
 from temper.run.card_csv import read_ops_csv

@@ -52,7 +52,7 @@ def command(
     Totals, the few ops that matter and why, memory, and what to change about it: of the warm
     calls, unless --calls asks for others.
     """
-    from temper.report.advising import advise_profile
+    from temper.report.advise import advise_profile
     from temper.report.summary import group_by, summarise, top_ops
     from temper.report.terminal import print_report
     from temper.run.opening import open_profile

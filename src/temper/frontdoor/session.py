@@ -13,8 +13,8 @@ from temper.files import check_writable
 from temper.frontdoor.environment import start_from_environment
 from temper.record import recorder as recording
 from temper.record.log import ProcessLog
-from temper.report.advice import advise
-from temper.report.suggestion import Suggestion
+from temper.report.advice import Advice
+from temper.report.advise_run import advise_run
 from temper.report.writers import write_run
 from temper.run.calls import WARM, choose_calls
 from temper.run.logs import run_from_logs
@@ -47,9 +47,9 @@ class Session:
         """The ops that took the most device time in warm calls."""
         return self._warm.top(count)
 
-    def advice(self) -> list[Suggestion]:
+    def advice(self) -> list[Advice]:
         """Changes worth making, best first, each with its modelled gain."""
-        return advise(self._warm)
+        return advise_run(self._warm)
 
     @property
     def _warm(self) -> Run:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from temper.files import write_text
-from temper.report.advising import advise_profile
+from temper.report.advice import Advice
+from temper.report.advise import advise_profile
 from temper.report.report_data import report_data
-from temper.report.suggestion import Suggestion
 from temper.run.opening import Profile, profile_of_run
 from temper.run.records import Run
 
@@ -19,9 +19,7 @@ _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("base.js", "table.js", "timeline.js", "charts.js", "main.js")
 
 
-def write_html(
-    what: Run | Profile, path: Path, *, advice: Sequence[Suggestion] | None = None
-) -> None:
+def write_html(what: Run | Profile, path: Path, *, advice: Sequence[Advice] | None = None) -> None:
     """Write the report of a run's warm calls, or of an opened profile."""
     profile = what if isinstance(what, Profile) else profile_of_run(what, _title(what))
     given = advise_profile(profile) if advice is None else advice

@@ -13,7 +13,7 @@ from temper._version import __version__
 from temper.chips import FIDELITY_PHASES, Chip
 from temper.program.memory_plan import POOLS, MemoryPlan
 from temper.record.events import Kind
-from temper.report.suggestion import Suggestion
+from temper.report.advice import Advice
 from temper.report.summary import Summary, calls_text, summarise
 from temper.run.expand import blocks
 from temper.run.opening import Profile
@@ -28,7 +28,7 @@ _MAX_POINTS = 3_000
 _SMALL = 0.02  # of the pool's peak: thinner than a line of the picture
 
 
-def report_data(profile: Profile, advice: Sequence[Suggestion]) -> dict[str, Any]:
+def report_data(profile: Profile, advice: Sequence[Advice]) -> dict[str, Any]:
     summary = summarise(profile)
     table, rows = _table_for_page(profile)
     chip = profile.run.chip if profile.run and profile.run.chip else _chip(profile.table)
@@ -331,7 +331,7 @@ def _holders(plan: MemoryPlan, pool: str) -> list[list[Any]]:
     return sorted(large, key=lambda h: -h[2] * (h[4] - h[3] + 1))[:_MAX_HOLDERS]
 
 
-def _advice(item: Suggestion) -> dict[str, Any]:
+def _advice(item: Advice) -> dict[str, Any]:
     return {
         "title": item.title,
         "why": item.why,

@@ -12,13 +12,13 @@ from temper.units import bytes_text, rate_text, time_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from temper.report.suggestion import Suggestion
+    from temper.report.advice import Advice
 
 
 def print_report(
     console: Console,
     profile: Profile,
-    advice: Sequence[Suggestion],
+    advice: Sequence[Advice],
     *,
     table: Callable[..., Any],
     by: str = "",
@@ -139,7 +139,7 @@ def _memory(summary: Summary) -> list[str]:
     return lines
 
 
-def _print_advice(console: Console, advice: Sequence[Suggestion], summary: Summary) -> None:
+def _print_advice(console: Console, advice: Sequence[Advice], summary: Summary) -> None:
     if not advice:
         return
     over = f" over {calls_text(summary)}" if summary.calls else ""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from temper.report.suggestion import Suggestion
+from temper.report.advice import Advice
 from temper.run.opening import Profile
 
 
-def advise_profile(profile: Profile) -> list[Suggestion]:
+def advise_profile(profile: Profile) -> list[Advice]:
     """Best first. The cost model is loaded only for a run that has programs to cost."""
     if profile.run is not None:
-        from temper.report.advice import advise
+        from temper.report.advise_run import advise_run
 
-        return advise(profile.run)
-    from temper.report.card_advice import advise_table
+        return advise_run(profile.run)
+    from temper.report.advise_table import advise_table
 
     return advise_table(profile.table)

@@ -7,7 +7,7 @@ import numpy as np
 from temper import chips
 from temper.chips import FIDELITY_PHASES, Chip
 from temper.formats.sizes import TILE_BYTES
-from temper.report.suggestion import Suggestion
+from temper.report.advice import Advice
 from temper.run.table import OpTable
 
 # Report tools call any gap beyond 6.5 µs a wait for the host; a replayed op follows the one
@@ -16,7 +16,7 @@ _HOST_GAP_NS = 6_500.0
 _BASIS = "from the columns"
 
 
-def advise_table(table: OpTable) -> list[Suggestion]:
+def advise_table(table: OpTable) -> list[Advice]:
     device = table.select(table.is_device)
     total = device.total("kernel_ns") + device.total("gap_ns")
     total += table.total("host_ns", table.is_host)
@@ -34,17 +34,15 @@ def advise_table(table: OpTable) -> list[Suggestion]:
     return sorted(worthwhile, key=lambda item: -item.gain_ns)
 
 
-def _made(title: str, why: str, paste: str, total: float, gain: float, **more: str) -> Suggestion:
-    return Suggestion(
-        title, why, paste, total, total - gain, total - gain, total, basis=_BASIS, **more
-    )
+def _made(title: str, why: str, paste: str, total: float, gain: float, **more: str) -> Advice:
+    return Advice(title, why, paste, total, total - gain, total - gain, total, basis=_BASIS, **more)
 
 
 def _sum(values: np.ndarray) -> float:
     return float(np.nan_to_num(values).sum())
 
 
-def _gaps(table: OpTable, total: float, chip: Chip) -> list[Suggestion]:
+def _gaps(table: OpTable, total: float, chip: Chip) -> list[Advice]:
     gap = np.nan_to_num(table.number("gap_ns"))
     waits = (gap > _HOST_GAP_NS) & ~table.text("trace").equals("traced")
     if not waits.any():
@@ -58,7 +56,7 @@ def _gaps(table: OpTable, total: float, chip: Chip) -> list[Suggestion]:
     return [_made("replay a trace (at most)", why, paste, total, gain, accuracy="nothing")]
 
 
-def _weights(table: OpTable, total: float, chip: Chip) -> list[Suggestion]:
+def _weights(table: OpTable, total: float, chip: Chip) -> list[Advice]:
     """Matmuls that read at the DRAM's speed: their time follows the bytes of the weights."""
     bound = table.text("bound").equals("dram") & table.text("code").contains("Matmul")
     bound &= table.text("in1").equals("BFLOAT16")
@@ -74,7 +72,7 @@ def _weights(table: OpTable, total: float, chip: Chip) -> list[Suggestion]:
     return [_made("matmul weights in bfloat8_b (at least)", why, paste, total, gain, accuracy=note)]
 
 
-def _fidelity(table: OpTable, total: float, chip: Chip) -> list[Suggestion]:
+def _fidelity(table: OpTable, total: float, chip: Chip) -> list[Advice]:
     """Compute-bound matmuls at a fidelity that their block-float weights do not need."""
     fidelity = table.text("fidelity")
     phases = fidelity.numbers([FIDELITY_PHASES.get(v, np.nan) for v in fidelity.values])
@@ -89,7 +87,7 @@ def _fidelity(table: OpTable, total: float, chip: Chip) -> list[Suggestion]:
     return [_made("math fidelity HiFi2 (at most)", why, paste, total, gain)]
 
 
-def _host(table: OpTable, total: float) -> list[Suggestion]:
+def _host(table: OpTable, total: float) -> list[Advice]:
     host = table.is_host
     if not host.any():
         return []
@@ -99,7 +97,7 @@ def _host(table: OpTable, total: float) -> list[Suggestion]:
     return [_made("no ops on the host (at most)", why, f"# replace {codes[0]}", total, gain)]
 
 
-def _few_cores(table: OpTable, total: float) -> list[Suggestion]:
+def _few_cores(table: OpTable, total: float) -> list[Advice]:
     """Compute-heavy ops on a part of the grid."""
     cores, offered = table.number("cores"), table.number("available")
     kernel = np.nan_to_num(table.number("kernel_ns"))
