@@ -8,7 +8,9 @@ the join after attention are the chip's two head ops for decoding.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import fx
@@ -96,14 +98,14 @@ def _heads_of(node: Node) -> _Heads | None:
         if int(dim or 0) % 4 != 2 or len(wide) != 3 or wide[2] != view.meta["val"].shape[2] * depth:
             return None
         return _Heads(view.args[0], int(start or 0), shape[2], node)
-    cut = _columns_of(node.args[0]) if node.target in _VIEWS else None
+    cut = _columns_of(node.args[0], shape[2] * depth) if node.target in _VIEWS else None
     if cut is None or cut[1] % depth:
         return None
     return _Heads(cut[0], cut[1] // depth, shape[2], node)
 
 
-def _columns_of(node: Node) -> tuple[Node, int] | None:
-    """The projection that a slice or one part of a split is cut from, and its first column."""
+def _columns_of(node: Node, width: int) -> tuple[Node, int] | None:
+    """The projection that heads are cut from, and their first column."""
     if not is_node(node) or node.op != "call_function":
         return None
     if node.target is aten.slice.Tensor:
@@ -115,8 +117,9 @@ def _columns_of(node: Node) -> tuple[Node, int] | None:
         source = split.args[0]
         begin = sum(part.shape[-1] for part in split.meta["val"][: node.args[1]])
     else:
-        return None
-    if source.meta["val"].dim() != 3 or int(dim or 0) % 3 != 2:
+        source, begin, dim = node, 0, 2
+    shape = node.meta["val"].shape
+    if source.meta["val"].dim() != 3 or int(dim or 0) % 3 != 2 or shape[-1] != width:
         return None
     return source, begin
 
@@ -133,22 +136,58 @@ def _split(graph: fx.Graph, step: Node) -> int:
     made = [_heads_of(_unrotated(n)) for n in (step.args[0], *(w.args[1] for w in writes))]
     if any(part is None for part in made):
         return 0
-    q, k, v = (part for part in made if part is not None)
-    width = q.source.meta["val"].shape[-1]
+    q, k, v = parts = tuple(part for part in made if part is not None)
     depth = q.node.meta["val"].shape[3]
-    order = (q.first, k.first, v.first) == (0, q.count, q.count + k.count)
-    whole = k.count == v.count and (q.count + 2 * k.count) * depth == width
-    if len({q.source, k.source, v.source}) != 1 or not (order and whole):
+    if k.count != v.count or any(p.node.meta["val"].shape[3] != depth for p in parts):
         return 0
-    with graph.inserting_after(q.source):
-        fused = graph.call_function(split_heads_decode, (q.source, q.count, k.count))
-    inherit(fused, q.source, tuple(part.node.meta["val"] for part in (q, k, v)))
-    for index, part in enumerate((q, k, v)):
+    source = _one_projection(graph, parts, depth)
+    if source is None:
+        return 0
+    with graph.inserting_after(source):
+        fused = graph.call_function(split_heads_decode, (source, q.count, k.count))
+    inherit(fused, source, tuple(part.node.meta["val"] for part in parts))
+    for index, part in enumerate(parts):
         with graph.inserting_after(fused):
             one = graph.call_function(operator.getitem, (fused, index))
         inherit(one, part.node, part.node.meta["val"])
         part.node.replace_all_uses_with(one)
     return 1
+
+
+def _one_projection(graph: fx.Graph, parts: Sequence[_Heads], depth: int) -> Node | None:
+    """The projection whose columns are q, k and v, in this order; three of one input are joined."""
+    sources = [part.source for part in parts]
+    ends = [0, *accumulate(part.count for part in parts)]
+    if len(set(sources)) == 1:
+        in_order = [part.first for part in parts] == ends[:3]
+        whole = sources[0].meta["val"].shape[-1] == ends[3] * depth
+        return sources[0] if in_order and whole else None
+    if any(s.target is not aten.linear.default or len(s.users) != 1 for s in sources):
+        return None
+    if any(s.meta["val"].shape[-1] != p.count * depth for s, p in zip(sources, parts, strict=True)):
+        return None
+    if len({s.args[0] for s in sources}) != 1 or len({_signature(s) for s in sources}) != 1:
+        return None
+    order = {node: index for index, node in enumerate(graph.nodes)}
+    first = min(sources, key=order.__getitem__)
+    operands = [[s.args[i] for s in sources] for i in range(1, len(first.args)) if first.args[i]]
+    if any(order[tensor] > order[first] for tensors in operands for tensor in tensors):
+        return None
+    with graph.inserting_before(first):
+        joined = []
+        for tensors in operands:
+            joined.append(graph.call_function(aten.cat.default, (tensors, 0)))
+            inherit(joined[-1], first, torch.cat([t.meta["val"] for t in tensors], 0))
+        made = graph.call_function(aten.linear.default, (first.args[0], *joined))
+    made.meta.update({key: value for key, value in first.meta.items() if key != "val"})
+    shape = (*first.meta["val"].shape[:-1], ends[3] * depth)
+    inherit(made, first, first.meta["val"].new_empty(shape))
+    return made
+
+
+def _signature(linear: Node) -> tuple[bool, object]:
+    bias = len(linear.args) > 2 and linear.args[2] is not None
+    return bias, (linear.meta.get("weight_format") or {}).get("format")
 
 
 def _join(graph: fx.Graph, step: Node) -> int:

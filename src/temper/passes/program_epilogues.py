@@ -9,6 +9,7 @@ from __future__ import annotations
 from temper.options import Options
 from temper.passes.draft import Draft
 from temper.program import Op
+from temper.program.tensor import TILE
 
 # What ttnn fuses behind each op (FACTS 6.4).
 _ALLOWED = {
@@ -44,6 +45,8 @@ def _activation(draft: Draft, index: int, op: Op) -> int:
         return 0
     if draft.values[source].format != draft.values[op.outputs[0]].format:
         return 0
+    if _waits_for_product(draft, before, op):
+        return 0
     place = draft.producer[source]
     draft.remove(index)
     draft.replace(
@@ -57,6 +60,19 @@ def _activation(draft: Draft, index: int, op: Op) -> int:
         ),
     )
     return 1
+
+
+def _waits_for_product(draft: Draft, matmul: Op, op: Op) -> bool:
+    """A matmul of one row of tiles is bound by its weight and has few cores to spare: the
+    activation costs less on the product's operand, which takes it as well (EXPERT 4.1 #11)."""
+    rows = draft.values[matmul.inputs[0]].physical_2d[0] if matmul.kind == "Matmul" else 0
+    readers = [draft.ops[i] for i in draft.readers[op.outputs[0]]]
+    return (
+        rows == TILE
+        and len(readers) == 1
+        and readers[0] is not None
+        and (readers[0].kind == "BinaryNg")
+    )
 
 
 def _through_reshape(draft: Draft, index: int, op: Op, reshape: Op) -> int:
