@@ -19,7 +19,7 @@ from temper.errors import TemperError, UsageError
     "'temper bench model.py:make -O enable_trace=true --save base.json', "
     "'temper bench model.py:make --against base.json --gate 5%', "
     "'temper bench model.py:make --versus enable_trace=true', "
-    "'temper bench --lint script.py', "
+    "'temper bench --lint script.py', 'temper bench --llm ./llama-3.2-1b --users 1,32', "
     "'temper bench --workload stateless --chip e75', 'temper bench --micro matmul --chip p150'"
 )
 @click.argument("model", required=False)
@@ -59,6 +59,14 @@ from temper.errors import TemperError, UsageError
     metavar="SCRIPT",
     help="Read a benchmark script for mistakes; nothing is run.",
 )
+@click.option(
+    "--llm",
+    metavar="MODEL",
+    help="A language model: a folder with config.json, or file.py:callable.",
+)
+@click.option("--users", default="1,32", show_default=True, help="Batches, with --llm.")
+@click.option("--context", default="1024", show_default=True, help="Context lengths, with --llm.")
+@click.option("--prompt", default=128, show_default=True, type=Whole(1), help="With --llm.")
 @click.option("--workload", help="The guide's stateless or stateful workload, modelled.")
 @click.option("--micro", help="dram_read, matmul, eltwise or pcie, modelled.")
 @json_option
@@ -75,6 +83,10 @@ def command(
     share: float,
     versus: tuple[str, ...],
     script: Path | None,
+    llm: str | None,
+    users: str,
+    context: str,
+    prompt: int,
     workload: str | None,
     micro: str | None,
     as_json: bool,
@@ -82,6 +94,11 @@ def command(
     """Measure MODEL (file.py:callable): wall time of this host and modelled time of the chip."""
     if script is not None:
         _lint(script, as_json)
+        return
+    if llm is not None:
+        from temper.cli.language import bench_language
+
+        bench_language(llm, options, users, context, prompt, as_json)
         return
     if workload is not None or micro is not None:
         from temper.cli.bench_modelled import show_micro, show_workload

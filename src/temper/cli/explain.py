@@ -8,6 +8,7 @@ import click
 
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Picture, Whole
+from temper.errors import UsageError
 
 _WIDE = 118  # columns that the whole table needs
 
@@ -15,18 +16,37 @@ _WIDE = 118  # columns that the whole table needs
 @click.command(
     epilog="Examples: 'temper explain model.py:make', "
     "'temper explain model.py:make --chip p150 --picture ladder.png', "
-    "'temper explain package.module:make --batch 16 --json'"
+    "'temper explain package.module:make --batch 16 --json', "
+    "'temper explain --llm ./llama-3.2-1b --users 1'"
 )
-@click.argument("model")
+@click.argument("model", required=False)
+@click.option("--llm", metavar="MODEL", help="The decode step of a language model instead.")
+@click.option("--users", default=32, show_default=True, type=Whole(1), help="With --llm.")
+@click.option("--context", default=1024, show_default=True, type=Whole(1), help="With --llm.")
 @click.option("--chip", default="n150", show_default=True, help="Board to explain for.")
 @click.option("--batch", type=Whole(1), help="Batch of the batch rung (default: best).")
 @click.option("--accuracy/--no-accuracy", default=True, help="Run each rung for its accuracy.")
 @click.option("--picture", type=Picture(), help="Write the waterfall as PNG, SVG or PDF.")
 @json_option
 def command(
-    model: str, chip: str, batch: int | None, accuracy: bool, picture: Path | None, as_json: bool
+    model: str | None,
+    llm: str | None,
+    users: int,
+    context: int,
+    chip: str,
+    batch: int | None,
+    accuracy: bool,
+    picture: Path | None,
+    as_json: bool,
 ) -> None:
     """Explain MODEL (file.py:callable) rung by rung: float32 level 0 up to block formats."""
+    if llm is not None:
+        from temper.cli.language import explain_language
+
+        explain_language(llm, {"chip": chip}, users, context, as_json)
+        return
+    if not model:
+        raise UsageError("temper explain needs a model", try_=["model.py:make", "--llm FOLDER"])
     from temper import chips
     from temper.files import check_writable
     from temper.tuning.ladder import explain

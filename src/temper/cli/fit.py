@@ -13,13 +13,15 @@ from temper.errors import UsageError
 
 @click.command(
     epilog="Examples: 'temper fit model.py:make', 'temper fit model.py:make --sequence', "
-    "'temper fit --table 10000x128 --chip e75'"
+    "'temper fit --table 10000x128 --chip e75', 'temper fit --llm ./llama-3.2-1b --users 1,32'"
 )
 @click.argument("model", required=False)
 @click.option("--chip", default="n150", show_default=True, help="Board.")
 @click.option("--level", "levels", type=Whole(0, 2), multiple=True, help="Only these levels.")
 @click.option("--limit", default=256, show_default=True, type=Whole(1), help="Largest to try.")
 @click.option("--sequence", is_flag=True, help="Vary the sequence length instead of the batch.")
+@click.option("--llm", metavar="MODEL", help="The longest context of a language model instead.")
+@click.option("--users", default="1,8,32", show_default=True, help="Batches, with --llm.")
 @click.option("--table", "table_size", metavar="ROWSxCOLUMNS", help="Ask about a table instead.")
 @json_option
 def command(
@@ -28,10 +30,18 @@ def command(
     levels: tuple[int, ...],
     limit: int,
     sequence: bool,
+    llm: str | None,
+    users: str,
     table_size: str | None,
     as_json: bool,
 ) -> None:
     """Say what fits before anything runs; MODEL is file.py:callable, taking a batch."""
+    if llm is not None:
+        from temper.cli.language import fit_language
+
+        fit_language(llm, {"chip": chip, "optimization_level": max(levels, default=2)}, users,
+                     as_json)  # fmt: skip
+        return
     if table_size:
         _table(table_size, chip, as_json)
         return

@@ -96,8 +96,11 @@ def sdpa_decode(work: Work) -> Physics:
     _, users, heads, depth = _four(q)
     blocks, kv_heads, length, _ = _four(k)
     cached = length if blocks == users else blocks * length // max(1, users)
-    context = int(work.attr("ctx") or 0)
-    window = _setting(work, "sliding_window_size")
+    # A program of ours says for which position; unsaid, the whole cache is read.
+    context = int(work.attr("ctx") or work.attr("context") or 0)
+    if not context and not work.context.measured:
+        context = cached
+    window = _setting(work, "sliding_window_size") or int(work.attr("window") or 0)
     known = "known" if context else "unknown"
     keys = context or min(cached, 128)
     if window:

@@ -1,4 +1,5 @@
-"""Model arguments of the commands: ``file.py:callable`` or ``package.module:callable``."""
+"""Model arguments of the commands: ``file.py:callable``, ``package.module:callable``, or a folder
+with the config.json of a language model."""
 
 from __future__ import annotations
 
@@ -71,7 +72,12 @@ def takes_batch(function: Callable[..., Any]) -> bool:
 
 
 def load(argument: str | Callable[..., Any], batch: int | None = None) -> Loaded:
-    """Call it, with the batch where it takes one, and check what comes back."""
+    """Call it, with the batch where it takes one, and check what comes back.
+
+    A folder with a config.json is a language model, given a prompt of random tokens.
+    """
+    if isinstance(argument, str) and (Path(argument) / "config.json").is_file():
+        return _language_model(argument, batch)
     function = find(argument) if isinstance(argument, str) else argument
     label = argument if isinstance(argument, str) else getattr(function, "__name__", "callable")
     scalable = takes_batch(function)
@@ -91,6 +97,19 @@ def load(argument: str | Callable[..., Any], batch: int | None = None) -> Loaded
     return _checked(
         made, label, batch if batch is not None else (1 if required else None) if scalable else None
     )
+
+
+# Tokens of the prompt that a folder's model is called with.
+_PROMPT = 128
+
+
+def _language_model(folder: str, batch: int | None) -> Loaded:
+    from temper.frontdoor.language.folder import load_folder
+
+    model = load_folder(folder)
+    generator = torch.Generator().manual_seed(0)
+    ids = torch.randint(1, model.config.vocab_size, (batch or 1, _PROMPT), generator=generator)
+    return Loaded(model, (ids,), {"use_cache": False}, batch or 1)
 
 
 def _checked(made: Any, label: str, batch: int | None) -> Loaded:

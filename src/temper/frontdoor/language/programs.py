@@ -31,6 +31,7 @@ class StepKind:
     capacity: int
     rows: int = 0
     every_row: bool = False
+    choose: bool = False
 
     @property
     def decode(self) -> bool:
@@ -66,7 +67,7 @@ def build_step(
     started = time.perf_counter()
     step = LanguageStep(
         model, layers, users=kind.users, length=kind.capacity, decode=kind.decode,
-        named=named, every_row=kind.every_row,
+        named=named, every_row=kind.every_row, choose=kind.choose,
     )  # fmt: skip
     with tables(model, kind.capacity):
         captured = capture(step, example_inputs(kind, named), state=STATE)

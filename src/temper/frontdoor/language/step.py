@@ -82,7 +82,8 @@ class LanguageStep(torch.nn.Module):
 
     Inputs: token ids and position ids, (users, length) for a prompt and (1, users) for a token;
     ``slots`` (users) say where in the cache a token goes, and ``last`` (users) which row of a
-    prompt is a user's last. The result is the logits of that row, or of every row.
+    prompt is a user's last. The result is the logits of that row, or of every row; with
+    ``choose`` it is the likeliest token, picked on the chip.
     """
 
     def __init__(
@@ -95,12 +96,14 @@ class LanguageStep(torch.nn.Module):
         decode: bool,
         named: bool = True,
         every_row: bool = False,
+        choose: bool = False,
     ) -> None:
         super().__init__()
         self.net = model
         self.length, self.decode, self.named = length, decode, named
         self.rows = named and decode
         self.every_row = every_row or decode
+        self.choose = choose
         self.cache = torch.nn.Module()
         dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
         for index, layer in enumerate(layers):
@@ -135,7 +138,8 @@ class LanguageStep(torch.nn.Module):
                 return_dict=True,
             )
         logits: torch.Tensor = out.logits
-        return logits[0] if self.rows else logits[:, -1] if not self.every_row else logits
+        made = logits[0] if self.rows else logits[:, -1] if not self.every_row else logits
+        return made.argmax(-1) if self.choose else made
 
 
 @contextlib.contextmanager

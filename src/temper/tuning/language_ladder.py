@@ -1,0 +1,55 @@
+"""The ladder of a decode step: one choice more on each rung, and what it brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from temper.tuning.language import LanguageCosts, LanguageTimes
+
+# Projections of a gated layer that bear four bits best (EXPERT 4.3), by names in use.
+FOUR_BITS = {"default": "bfp_bf8", "*gate_proj*": "bfp_bf4", "*up_proj*": "bfp_bf4"}
+
+# Each rung adds its options to those before it.
+RUNGS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("level 0: everything in DRAM, bfloat16", {"optimization_level": 0}),
+    ("level 1: fusion, ttnn's compute configs", {"optimization_level": 1}),
+    ("level 2: activations in SRAM", {"optimization_level": 2, "enable_dram_shards": False}),
+    ("weights over the DRAM banks", {"enable_dram_shards": True}),
+    ("weights in bfp8", {"experimental_weight_dtype": "bfp_bf8"}),
+    ("cache in bfp8", {"experimental_kv_cache_dtype": "bfp_bf8"}),
+    ("gate and up projections in bfp4", {"experimental_weight_dtype": "",
+                                         "weight_dtype_overrides": FOUR_BITS}),
+    ("trace", {"enable_trace": True}),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One rung: its options so far, the times, and how many times faster than the one before."""
+
+    name: str
+    options: Mapping[str, Any]
+    times: LanguageTimes
+    gain: float
+
+
+def ladder(
+    model: str,
+    options: Mapping[str, Any],
+    users: int,
+    context: int,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[Rung]:
+    """Every rung, from what a first call gives to what an expert would run; all modelled."""
+    fixed = {k: v for k, v in options.items() if k != "optimization_level"}
+    chosen: dict[str, Any] = {}
+    found: list[Rung] = []
+    for name, more in RUNGS:
+        chosen = {**chosen, **more}
+        progress(name)
+        times = LanguageCosts(model, {**chosen, **fixed}).times(users, context)
+        before = found[-1].times.step_ns.value if found else 0.0
+        found.append(Rung(name, dict(chosen), times, before / times.step_ns.value))
+    return found

@@ -1,0 +1,67 @@
+"""Modelled figures of language models against arithmetic on the boards' published peaks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from transformers import LlamaConfig
+
+from temper.cli.bench import command
+from temper.tuning.language import LanguageCosts
+
+EIGHT_B = {
+    "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
+    "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "max_position_embeddings": 8192, "architectures": ["LlamaForCausalLM"],
+}  # fmt: skip
+BFP8 = {
+    "optimization_level": 2, "experimental_weight_dtype": "bfp_bf8",
+    "experimental_kv_cache_dtype": "bfp_bf8", "enable_trace": True,
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("llama-8b")
+    LlamaConfig(**EIGHT_B).save_pretrained(path)
+    return str(path)
+
+
+# DRAM of the boards' data sheets: peak rate in GB/s, and size.
+@pytest.mark.parametrize(
+    ("chip", "peak", "dram"), [("n150", 288.0, 12 * 2**30), ("p150", 512.0, 32 * 2**30)]
+)
+def test_a_decode_step_of_eight_billion_is_within_and_near_the_dram_roofline(
+    folder: str, chip: str, peak: float, dram: int
+) -> None:
+    costs = LanguageCosts(folder, {**BFP8, "chip": chip})
+    times = costs.times(32, 1024)
+    layers = 32 * (4096 * 6144 + 4096 * 4096 + 3 * 4096 * 14336)
+    weights = (layers + 4096 * 128256) * 17 / 16  # bfp8: a byte each, an exponent for sixteen
+    cache = 32 * 32 * 2 * 8 * 128 * 1024 * 17 / 16
+    assert times.read_bytes == pytest.approx(weights + cache, rel=0.01)
+    assert times.roofline_ns == pytest.approx((weights + cache) / peak, rel=0.01)
+    assert 0.6 <= times.roofline_share < 1.0
+    assert times.step_ns.low < times.step_ns.value < times.step_ns.high
+    kinds = [op.kind for op in times.layer]
+    assert {"UpdateCache", "SdpaDecode", "CreateQkvHeadsDecode", "RotaryEmbedding"} <= set(kinds)
+    assert kinds.count("Matmul") == 5
+    assert not {"Scatter", "Permute", "Repeat", "Host"} & set(kinds)
+    assert all(op.bound == "dram" for op in times.layer if op.kind == "Matmul")
+    room = dram - weights - 4096 * 128256 * 2  # the table of embeddings is bfloat16
+    assert 0.8 * room < costs.longest(32) * cache / 1024 < room
+
+
+def test_bench_of_a_folder_prints_rates_by_batch_and_context(tmp_path: Path) -> None:
+    small = {**EIGHT_B, "vocab_size": 512, "hidden_size": 256, "intermediate_size": 512,
+             "num_hidden_layers": 4, "num_attention_heads": 8}  # fmt: skip
+    LlamaConfig(**small).save_pretrained(tmp_path)
+    given = ["bench", "--llm", str(tmp_path), "--users", "1,8", "--context", "64,128", "--json"]
+    result = CliRunner().invoke(command, given[1:])
+    assert result.exit_code == 0, result.output
+    found = json.loads(result.stdout)["times"]
+    assert [(t["users"], t["context"]) for t in found] == [(1, 64), (1, 128), (8, 64), (8, 128)]
+    assert all(t["fits"] for t in found)
