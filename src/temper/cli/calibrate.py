@@ -74,6 +74,9 @@ def _print(result: Evaluation) -> None:
     ordered = sorted(result.families.items(), key=lambda item: -item[1].rows)
     rows = [_cells(name, score) for name, score in ordered]
     rows.append(_cells("all", result.overall))
+    if result.seen.rows and result.unseen.rows:
+        rows.append(_cells("of seen sources", result.seen))
+        rows.append(_cells("of unseen sources", result.unseen))
     out = console()
     title = "Modelled against measured kernel time; errors are absolute percentages of measured"
     out.print(table(title, columns, rows, right=columns[1:]))
@@ -84,8 +87,8 @@ def _print(result: Evaluation) -> None:
         )
     if result.fitted_sources:
         out.print(
-            f"{len(result.fitted_sources)} sources of this file were part of the fit, so this is "
-            "no test of unseen rows; 'temper chip n150 --evidence' shows errors on sources left out"
+            f"{len(result.fitted_sources)} sources of this file were part of the fit: their rows "
+            "are no test; 'temper chip n150 --evidence' shows errors on sources left out"
         )
     overall = result.overall
     out.print(f"{overall.predicted} of {overall.rows} rows predicted")
@@ -118,12 +121,16 @@ def _fit(rows_csv: Sequence[Path], output: Path | None, as_json: bool) -> None:
         calibrate.write(beside, neighbours.document(fitted))
     summary = {"constants": str(target), "rows": made["rows"], "rejected": len(rejected),
                "sources": made["sources"], "held_out": made["held_out"],
+               "balanced": made["balanced"], "in_band": made["in_band"],
                "in_fit": made["in_fit"], "noise": made["noise"]}  # fmt: skip
     if as_json:
         emit_json(summary)
         return
-    held = made["held_out"]
+    held, fair, inside = made["held_out"], made["balanced"], made["in_band"]
     console().print(
         f"{made['rows']} rows of {len(made['sources'])} sources. On sources left out: median error "
-        f"{held['median_ape']}%, worst tenth {held['p90_ape']}%. Written to {target}"
+        f"{held['median_ape']}%, worst tenth {held['p90_ape']}%; every source weighing the same: "
+        f"{fair['median_ape']}% and {fair['p90_ape']}%. In the band without their source: "
+        f"{inside['rows'] * 100:.0f}% of rows, {inside['sources'] * 100:.0f}% of a source on "
+        f"average. Written to {target}"
     )

@@ -88,33 +88,45 @@ def _evidence(chip: Chip, as_json: bool) -> None:
         )
         return
     out = console()
-    out.print(f"Fitted to measured op times of {chip.arch}; errors are on sources left out.")
+    out.print(
+        f"Fitted to measured op times of {chip.arch}. Unseen: each row predicted without its "
+        "source; by source: every source weighs the same; seen: the rows of the fit itself. "
+        "Errors are median / worst tenth."
+    )
     columns = [
-        "family",
-        "rows",
-        "median %",
-        "p90 %",
-        "bias %",
-        "rank corr.",
-        "in band %",
-        "noise %",
-    ]
+        "family", "rows", "sources", "unseen %", "by source %", "seen %", "bias %", "rank corr.",
+        "in band %", "noise %",
+    ]  # fmt: skip
     cells = [
-        [e.family + (" *" if e.major else ""), e.rows]
-        + [_figure(v) for v in (e.median_ape, e.p90_ape, e.bias, e.spearman)]
-        + ["-" if e.in_band is None else f"{e.in_band * 100:.0f}", _figure(e.noise)]
+        [
+            e.family + (" *" if e.major else ""), e.rows, e.sources,
+            _pair(e.median_ape, e.p90_ape), _pair(e.balanced_median, e.balanced_p90),
+            _pair(e.seen_median, e.seen_p90), _figure(e.bias), _figure(e.spearman),
+            "-" if e.in_band is None else f"{e.in_band * 100:.0f}", _figure(e.noise),
+        ]
         for e in rows
-    ]
+    ]  # fmt: skip
     out.print(table("", columns, cells, right=columns[1:]))
     bad = ", ".join(f"{e.family} {e.median_ape:.0f}%" for e in evidence.worst(rows))
     out.print(f"worst with five rows or more: {bad or 'none'}; * judged one by one", style="dim")
-    out.print(f"fit of {whole['date']}, {whole['rows']} rows in all", style="dim")
+    unseen, fair, seen = whole["held_out"], whole["balanced"], whole["in_fit"]
+    out.print(
+        f"all architectures, fit of {whole['date']}: {whole['rows']} rows of "
+        f"{len(whole['sources'])} sources. Unseen {unseen['median_ape']}% (worst tenth "
+        f"{unseen['p90_ape']}%), every source the same {fair['median_ape']}% "
+        f"({fair['p90_ape']}%), seen {seen['median_ape']}% ({seen['p90_ape']}%); "
+        f"{whole['in_band']['rows'] * 100:.0f}% of unseen rows in the band"
+    )
     if expected:
         text = ", ".join(f"{name} {value:g}" for name, value in expected.items())
         out.print(
             "Grayskull rows come from ResNet-50 runs alone; other families use Wormhole's "
             f"efficiencies and are marked extrapolated. The tuning guide expects (GB/s): {text}"
         )
+
+
+def _pair(median: float | None, worst: float | None) -> str:
+    return "-" if median is None or worst is None else f"{median:.1f} / {worst:.0f}"
 
 
 def _figure(value: float | None) -> str:

@@ -137,7 +137,7 @@ def rope(work: Work) -> Physics:
         "rope",
         (work.code, route(work), kind_of_memory(work.inputs[1]) if len(work.inputs) > 1 else ""),
         cores,
-        {**work.launch(), "cores": 10.0 * cores},
+        {**work.launch(), "cores": work.spread_ns(cores)},
         {
             "dram": work.dram_ns(float(in_dram)),
             "noc": share_ns(work, x, cores) + share_ns(work, y, cores),
@@ -208,7 +208,7 @@ def kv_cache(work: Work) -> Physics:
         "kv_cache",
         ("fill" if fill else "update", work.code, SHORT[cache.format]),
         cores,
-        {**work.launch(), "cores": 10.0 * cores, "steps": steps * STEP_NS},
+        {**work.launch(), "cores": work.spread_ns(cores), "steps": steps * STEP_NS},
         {
             "dram": work.dram_ns(moved_bytes),
             "dram_crowd": work.dram_ns(moved_bytes) * (crowded - 1),

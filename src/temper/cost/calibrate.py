@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from temper.cost import fit, sfpu
+from temper.cost.band_fit import Errors, coverage, table
+from temper.cost.bands import NOVELTY, seen
 from temper.cost.constants import FORMAT, SEPARATOR
 from temper.cost.families import POWER, physics
 from temper.cost.records import Physics
@@ -24,12 +26,6 @@ from temper.errors import TemperError
 Trees = dict[str, fit.Tree]  # arch -> tree
 # How far sources of many rows are kept from outvoting the others: 0 not at all, 1 wholly.
 SOURCE_SHARE = 0.3
-# A node has its own band from this many held-out rows on.
-BAND_ROWS = 30
-# Held-out residuals show what unseen sources do; a band slightly wider than their 10-90% range
-# allows for sources that differ more than ours do among themselves.
-BAND_QUANTILES = (0.08, 0.92)
-BAND_FLOOR = 0.03  # log; repeats alone spread this far
 
 
 @dataclass(frozen=True)
@@ -46,6 +42,7 @@ class FittedFamily:
     terms: Sequence[Physics]
     held_out: fit.Array
     in_fit: fit.Array
+    novelty: Sequence[str]  # of each row, for a fit without its source
 
 
 def physics_of(rows: Sequence[Row]) -> list[Physics]:
@@ -120,8 +117,34 @@ def fit_family(
                 trees(part, source != left_out), part, index
             )
     return FittedFamily(
-        name, power, serial, overlap, whole, rows, table.variants, terms, held_out, in_fit
-    )
+        name, power, serial, overlap, whole, rows, table.variants, terms, held_out, in_fit,
+        _novelty(rows, terms) if cross_validate else [NOVELTY[0]] * len(rows),
+    )  # fmt: skip
+
+
+def _novelty(rows: Sequence[Row], terms: Sequence[Physics]) -> list[str]:
+    """How far each row is from those of all other sources."""
+    found = [NOVELTY[2]] * len(rows)
+    for arch, source in {(r.chip.arch, r.source) for r in rows}:
+        same = [i for i, r in enumerate(rows) if r.chip.arch == arch]
+        others = seen(_place(terms[i]) for i in same if rows[i].source != source)
+        for i in same:
+            if rows[i].source == source:
+                found[i] = others.novelty(*_place(terms[i]))
+    return found
+
+
+def _place(terms: Physics) -> tuple[tuple[str, ...], float, int]:
+    return terms.variant, terms.size, terms.cores
+
+
+def errors_of(fitted: Sequence[FittedFamily]) -> Errors:
+    """All errors on left-out sources, for the bands."""
+    return Errors.of([
+        (float(error), family.name, row.chip.arch, novelty, row.source)
+        for family in fitted
+        for error, row, novelty in zip(family.held_out, family.rows, family.novelty, strict=True)
+    ])  # fmt: skip
 
 
 def _weights(rows: Sequence[Row]) -> list[float]:
@@ -154,7 +177,10 @@ def run(
 def document(fitted: Sequence[FittedFamily], rejected: int) -> dict[str, Any]:
     """The constants as JSON: date, sources, row counts, errors, factors."""
     everything = np.concatenate([f.held_out for f in fitted])
-    overall = _band(everything)
+    errors = errors_of(fitted)
+    bands = table(errors, [(f.name, arch) for f in fitted for arch in f.trees])
+    inside = iter(np.split(coverage(errors), np.cumsum([len(f.rows) for f in fitted])[:-1]))
+    in_band = {f.name: next(inside) for f in fitted}
     families = {}
     for family in fitted:
         arches = {}
@@ -164,7 +190,9 @@ def document(fitted: Sequence[FittedFamily], rejected: int) -> dict[str, Any]:
                 "rows": int(mask.sum()),
                 "held_out": _errors(family.held_out[mask]) if mask.any() else None,
                 "largest": _largest(family, mask),
-                "nodes": _nodes(family, tree, mask, overall),
+                "bands": bands[family.name][arch],
+                "cells": _cells(family, mask),
+                "nodes": _nodes(tree),
             }
         families[family.name] = {
             "power": family.power,
@@ -180,9 +208,11 @@ def document(fitted: Sequence[FittedFamily], rejected: int) -> dict[str, Any]:
         "rejected": rejected,
         "sources": sources,
         "held_out": _errors(everything),
+        "balanced": balanced(everything, errors.source),
+        "in_band": _in_band(np.concatenate(list(in_band.values())), errors.source),
         "in_fit": _errors(np.concatenate([f.in_fit for f in fitted])),
         "noise": noise([r for f in fitted for r in f.rows]),
-        "evidence": {f.name: _evidence(f, families[f.name]) for f in fitted},
+        "evidence": {f.name: _evidence(f, in_band[f.name]) for f in fitted},
         "sfpu_cycles": measured_cycles(r for f in fitted for r in f.rows),
         "families": families,
     }
@@ -194,28 +224,50 @@ def _largest(family: FittedFamily, mask: fit.Array) -> float:
     return float(f"{max(sizes, default=0.0):.4g}")
 
 
-def _evidence(family: FittedFamily, entry: Any) -> dict[str, Any]:
-    """Per arch: rows, held-out errors, rank correlation, share inside the band, noise."""
+def _evidence(family: FittedFamily, inside: fit.Array) -> dict[str, Any]:
+    """Per arch: rows, errors with and without a row's source, share inside the band, noise."""
     found = {}
     for arch in family.trees:
         index = [i for i, r in enumerate(family.rows) if r.chip.arch == arch]
         if not index:
             continue
         residual = family.held_out[index]
+        sources = np.array([family.rows[i].source for i in index])
         measured = np.log([family.rows[i].kernel_ns for i in index])
-        nodes = entry["arches"][arch]["nodes"]
-        inside = []
-        for i in index:
-            path, _ = fit.lookup(family.trees[arch], family.variants[i])
-            low, high = nodes[SEPARATOR.join(path)]["band"]
-            inside.append(low <= np.exp(family.held_out[i]) <= high)
         found[arch] = {
             **_errors(residual),
+            "sources": len(set(sources)),
+            "balanced": balanced(residual, sources),
+            "in_fit": _errors(family.in_fit[index]),
             "spearman": spearman(measured, measured - residual),
-            "in_band": round(float(np.mean(inside)), 3),
+            "in_band": round(float(np.mean(inside[index])), 3),
             "noise": noise([family.rows[i] for i in index]).get("median"),
         }
     return found
+
+
+def balanced(residuals: fit.Array, sources: fit.Array) -> dict[str, float]:
+    """Errors in percent when every source weighs the same, whatever its number of rows."""
+    _, index, counts = np.unique(sources, return_inverse=True, return_counts=True)
+    ape = np.abs(np.expm1(-residuals)) * 100
+    order = np.argsort(ape)
+    cumulated = np.cumsum((1 / counts[index])[order])
+    at = [np.searchsorted(cumulated, share * cumulated[-1]) for share in (0.5, 0.9)]
+    return {
+        name: round(float(ape[order][min(int(i), len(order) - 1)]), 2)
+        for name, i in zip(("median_ape", "p90_ape"), at, strict=True)
+    }
+
+
+def _in_band(inside: fit.Array, sources: fit.Array) -> dict[str, float]:
+    """Share of rows in bands made without their source: over rows, and over sources."""
+    each = [float(np.mean(inside[sources == s])) for s in np.unique(sources)]
+    return {"rows": round(float(np.mean(inside)), 3), "sources": round(float(np.mean(each)), 3)}
+
+
+def _cells(family: FittedFamily, mask: fit.Array) -> dict[str, Any]:
+    found = seen(_place(family.terms[int(i)]) for i in np.flatnonzero(mask))
+    return {SEPARATOR.join(key): sorted(map(list, cells)) for key, cells in found.cells.items()}
 
 
 def spearman(a: Any, b: Any) -> float | None:
@@ -234,31 +286,13 @@ def _ranks(values: Any) -> Any:
     return ((last - counts + 1 + last) / 2)[inverse]
 
 
-def _nodes(
-    family: FittedFamily, tree: fit.Tree, mask: fit.Array, overall: tuple[float, float]
-) -> dict[str, Any]:
-    residuals: dict[tuple[str, ...], list[float]] = defaultdict(list)
-    for i in map(int, np.flatnonzero(mask)):
-        for depth in range(len(family.variants[i]) + 1):
-            residuals[family.variants[i][:depth]].append(float(family.held_out[i]))
-    nodes = {}
-    for path, node in tree.items():
-        band = overall
-        for depth in range(len(path) + 1):
-            own = residuals.get(path[:depth], [])
-            if len(own) >= (BAND_ROWS if depth else 8):
-                band = _band(np.array(own))
-        nodes[SEPARATOR.join(path)] = {
-            "factors": [float(f"{f:.4g}") for f in np.exp(node.theta)],
-            "rows": node.rows,
-            "band": [round(float(np.exp(band[0])), 3), round(float(np.exp(band[1])), 3)],
+def _nodes(tree: fit.Tree) -> dict[str, Any]:
+    return {
+        SEPARATOR.join(path): {
+            "factors": [float(f"{f:.4g}") for f in np.exp(node.theta)], "rows": node.rows
         }
-    return nodes
-
-
-def _band(residuals: fit.Array) -> tuple[float, float]:
-    low, high = np.quantile(residuals, BAND_QUANTILES)
-    return float(min(low, -BAND_FLOOR)), float(max(high, BAND_FLOOR))
+        for path, node in tree.items()
+    }  # fmt: skip
 
 
 def _errors(residuals: fit.Array) -> dict[str, float]:
@@ -287,7 +321,7 @@ def write(path: Path, value: Any) -> None:
     """Beside, then rename: a failed write leaves the old constants in place."""
     text = json.dumps(value, indent=None, separators=(",", ":"))
     # One node a line: a diff of two fits can be read.
-    text = text.replace('"nodes":{', '"nodes":{\n').replace("]},", "]},\n")
+    text = text.replace('"nodes":{', '"nodes":{\n').replace("},", "},\n")
     beside = path.with_suffix(".tmp")
     try:
         beside.write_text(text + "\n")

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from temper.cost import sfpu
+from temper.cost.bands import NOVELTY, Seen
 from temper.errors import BadFileError
 
 DATA = Path(__file__).parent / "data" / "constants.json"
-FORMAT = 1
+FORMAT = 2
 SEPARATOR = "/"
 Variant = tuple[str, ...]
 
@@ -28,8 +29,6 @@ class Factors:
     overlap: tuple[float, ...]
     rows: int  # measured rows of this arch behind the factors; 0: carried over from another arch
     near: int  # rows of this arch that share the kernel's first name; 0: extrapolated
-    low: float  # band as factors of the predicted time
-    high: float
 
 
 @dataclass(frozen=True)
@@ -41,6 +40,8 @@ class Family:
     overlap: tuple[str, ...]
     nodes: Mapping[Variant, Factors]
     largest: float  # size of the largest op measured
+    seen: Seen
+    bands: Mapping[str, tuple[float, float]]  # by novelty, as factors of the modelled time
     found: dict[Variant, Factors] = field(default_factory=dict)
 
     def lookup(self, variant: Variant) -> Factors:
@@ -91,14 +92,18 @@ def parse(raw: Mapping[str, Any]) -> Constants:
                     tuple(values[len(serial) :]),
                     int(node["rows"]),
                     int(part["nodes"].get(key.split(SEPARATOR)[0], {"rows": 0})["rows"]),
-                    float(node["band"][0]),
-                    float(node["band"][1]),
                 )
             if () not in nodes or any(not math.isfinite(f) for f in nodes[()].serial):
                 raise ValueError(f"family {name} has no usable root")
+            cells = {
+                tuple(key.split(SEPARATOR)) if key else (): frozenset((s, c) for s, c in found)
+                for key, found in part["cells"].items()
+            }
+            bands = {n: (float(part["bands"][n][0]), float(part["bands"][n][1])) for n in NOVELTY}
             families[name, arch] = Family(
-                float(entry["power"]), serial, overlap, nodes, float(part["largest"])
-            )
+                float(entry["power"]), serial, overlap, nodes, float(part["largest"]),
+                Seen(cells), bands,
+            )  # fmt: skip
     return Constants(families, {k: v for k, v in raw.items() if k != "families"})
 
 

@@ -46,7 +46,7 @@ def moved(work: Work, family: str, amount: TensorSpec, *, units: float | None = 
         family,
         variant(work),
         cores,
-        {**work.launch(), "cores": 10.0 * cores},
+        {**work.launch(), "cores": work.spread_ns(cores)},
         {
             "dram": work.dram_ns(size * both),
             "noc": share_ns(

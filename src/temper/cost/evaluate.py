@@ -38,6 +38,8 @@ class Evaluation:
     """Scores over all rows and per family and arch, and what could not be predicted."""
 
     overall: Score
+    seen: Score  # rows of sources that the constants were fitted to
+    unseen: Score
     families: dict[str, Score]
     unpredicted: Sequence[Rejected]
     noise: dict[str, float]
@@ -46,6 +48,8 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         return {
             "overall": self.overall.as_dict(),
+            "seen": self.seen.as_dict(),
+            "unseen": self.unseen.as_dict(),
             "families": {name: score.as_dict() for name, score in self.families.items()},
             "unpredicted": [
                 {"line": r.number, "op": r.op, "reason": r.reason} for r in self.unpredicted
@@ -70,15 +74,20 @@ def evaluate(path: Path) -> Evaluation:
 
 def evaluate_rows(usable: Sequence[Row], rejected: Sequence[Rejected] = ()) -> Evaluation:
     groups: dict[str, list[_Point]] = defaultdict(list)
+    fitted = set(constants().meta.get("sources", ()))
+    parts: dict[bool, list[_Point]] = {True: [], False: []}
     for row in usable:
         cost = estimate_op(row.op, row.inputs, row.outputs, row.chip, context=row.context)
         inside = cost.low_ns <= row.kernel_ns <= cost.high_ns
         key = f"{row.family}/{row.chip.arch}"
-        groups[key].append(_Point(row.kernel_ns, cost.kernel_ns, inside))
+        point = _Point(row.kernel_ns, cost.kernel_ns, inside)
+        groups[key].append(point)
+        parts[row.source in fitted].append(point)
     everything = [point for points in groups.values() for point in points]
-    fitted = set(constants().meta.get("sources", ()))
     return Evaluation(
         score(everything, len(usable) + len(rejected)),
+        score(parts[True], len(parts[True])),
+        score(parts[False], len(parts[False])),
         {key: score(groups[key], len(groups[key])) for key in sorted(groups)},
         list(rejected),
         noise(usable),

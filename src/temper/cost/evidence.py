@@ -20,15 +20,24 @@ MAJOR = (
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One family on one architecture; errors in percent on rows of sources left out of the fit."""
+    """One family on one architecture.
+
+    Errors in percent, on unseen sources (each row predicted without its source) and on seen ones
+    (the rows of the fit itself). Balanced: every source weighs the same.
+    """
 
     family: str
     rows: int
+    sources: int
     median_ape: float | None
     p90_ape: float | None
     bias: float | None
     spearman: float | None
     in_band: float | None
+    balanced_median: float | None
+    balanced_p90: float | None
+    seen_median: float | None
+    seen_p90: float | None
     noise: float | None  # half-width of repeats, percent
     major: bool
 
@@ -47,11 +56,16 @@ def table(arch: str) -> list[Evidence]:
             Evidence(
                 name,
                 part["rows"],
+                part["sources"],
                 part["median_ape"],
                 part["p90_ape"],
                 part["bias"],
                 part["spearman"],
                 part["in_band"],
+                part["balanced"]["median_ape"],
+                part["balanced"]["p90_ape"],
+                part["in_fit"]["median_ape"],
+                part["in_fit"]["p90_ape"],
                 part["noise"],
                 name in MAJOR,
             )
@@ -67,7 +81,7 @@ def worst(rows: Sequence[Evidence], count: int = 5, fewest: int = 5) -> list[Evi
 
 def summary() -> dict[str, Any]:
     """The fit as a whole: date, sources, rows, held-out and in-fit errors, noise floor."""
-    keys = ("date", "rows", "sources", "held_out", "in_fit", "noise")
+    keys = ("date", "rows", "sources", "held_out", "balanced", "in_band", "in_fit", "noise")
     meta = constants().meta
     return {key: meta.get(key) for key in keys}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from temper.chips import Chip
 from temper.chips.architecture import HostTimes
+from temper.cost.bands import program_ns
 from temper.cost.records import OpCost, ProgramCost
 from temper.program.program import Program
 from temper.program.simulate import resident_values
@@ -106,8 +107,7 @@ def call(
         if cost.kernel_ns
     ]
     device = sum(op.kernel_ns + op.gap_ns for op in ops if op.bound != "host")
-    low = _band(ops, side=-1)
-    high = _band(ops, side=1)
+    low, high = program_ns(ops)
     # An input on the host is sent by the op that works on it there.
     sent = [name for name in program.inputs if program.spec(name).memory.buffer != "host"]
     transfer_in = _transfers(program, sent, chip, to_device=True)
@@ -144,25 +144,6 @@ def _first_ns(program: Program, chip: Chip, host: HostTimes) -> float:
     sent = tuple(program.weights) if on_device else resident_values(program)
     upload = _transfers(program, sent, chip, to_device=True)
     return len(distinct) * host.miss_ns + compiled + upload
-
-
-def _band(ops: Sequence[OpCost], *, side: int) -> float:
-    """Sum of ops with a band: half of an op's error is shared by its kind, half is its own.
-
-    Errors of one kernel repeat at every use, those of different kernels partly cancel.
-    """
-    groups: dict[tuple[str, float], float] = {}
-    total = 0.0
-    for op in ops:
-        if op.bound == "host":
-            continue
-        edge = op.high_ns if side > 0 else op.low_ns
-        key = (op.bound, op.kernel_ns)
-        groups[key] = groups.get(key, 0.0) + (edge - op.kernel_ns)
-        total += op.kernel_ns + op.gap_ns
-    straight = sum(abs(v) for v in groups.values())
-    square = math.sqrt(sum(v * v for v in groups.values()))
-    return total + side * (straight + square) / 2
 
 
 @dataclass(frozen=True, slots=True)

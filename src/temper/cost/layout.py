@@ -51,7 +51,7 @@ def _relayout(work: Work, family: str, tiled: TensorSpec, rowed: TensorSpec) -> 
         family,
         (f"{padded}:{route(work)}", SHORT[work.y.format]),
         cores,
-        {**work.launch(), "cores": 10.0 * cores, "padding": padding_ns},
+        {**work.launch(), "cores": work.spread_ns(cores), "padding": padding_ns},
         {
             "dram": work.dram_ns((work.x.size_bytes + work.y.size_bytes) / 2 * both),
             "noc": math.ceil(mine) * work.page_ns(rowed, piece_bytes),
@@ -88,7 +88,7 @@ def embedding(work: Work) -> Physics:
             SHORT[y.format],
         ),
         cores,
-        {**work.launch(), "cores": 10.0 * cores},
+        {**work.launch(), "cores": work.spread_ns(cores)},
         {
             "dram": work.dram_ns(read + dram_bytes(y)),
             "noc": mine * work.page_ns(table) + share_ns(work, y, cores),
@@ -134,7 +134,7 @@ def reshape(work: Work) -> Physics:
         "reshape",
         (f"{letter(x)}{letter(y)}:{_direction(x, y)}", route(work), SHORT[y.format]),
         cores,
-        {**work.launch(), "cores": 10.0 * cores},
+        {**work.launch(), "cores": work.spread_ns(cores)},
         {
             "dram": work.dram_ns((x.size_bytes + y.size_bytes) / 2 * both),
             "noc": out_share * work.page_ns(y) + in_share * work.page_ns(x),
@@ -203,7 +203,7 @@ def _shuffle(work: Work, family: str, kind: str) -> Physics:
         family,
         (f"{letter(x)}{letter(y)}:{kind}", route(work), SHORT[y.format]),
         cores,
-        {**work.launch(), "cores": 10.0 * cores},
+        {**work.launch(), "cores": work.spread_ns(cores)},
         {
             "dram": work.dram_ns((x.size_bytes + y.size_bytes) / 2 * both),
             "noc": share_ns(work, x, cores) + share_ns(work, y, cores),

@@ -118,15 +118,18 @@ def _minimal(mt: int, nt: int, cores: int) -> tuple[int, int]:
 
 
 def padded(work: Work) -> list[Work]:
-    """The least larger matmuls in DRAM for which ttnn would choose the other kind of config.
+    """Larger matmuls for which ttnn would choose another config; none for batched or sharded ones.
 
-    A narrow matmul is widened until both sides of the grid share it, any other one is lengthened
-    until it is narrow; nothing for batched or sharded ones.
+    In DRAM a narrow matmul is widened until both sides of the grid share it, any other one is
+    lengthened until it is narrow; in SRAM a side is doubled once or twice.
     """
     a, b, y = work.inputs[0], work.inputs[1], work.y
     batch, mt, kt, nt = dims(work)
     if batch > 1 or b.matrix[0] > 1 or any(s.memory.sharded for s in (a, b, y)):
         return []
+    if any(s.memory.buffer == "sram" for s in (a, b, y)):
+        sides = ((2 * mt, nt), (mt, 2 * nt), (4 * mt, nt), (mt, 4 * nt))
+        return [_resized(work, rows, kt, columns) for rows, columns in sides]
     m, n = max(mt, ceil_div(nt, NARROW), 2), max(nt, ceil_div(mt, NARROW), 2)
     larger = [(m, n)]
     if (m, n) == (mt, nt):
@@ -137,7 +140,11 @@ def padded(work: Work) -> list[Work]:
 def _resized(work: Work, mt: int, kt: int, nt: int) -> Work:
     shapes = ((mt * TILE, kt * TILE), (kt * TILE, nt * TILE), (mt * TILE, nt * TILE))
     formats = (work.inputs[0].format, work.inputs[1].format, work.y.format)
-    specs = [TensorSpec(shape, fmt) for shape, fmt in zip(shapes, formats, strict=True)]
+    memories = (work.inputs[0].memory, work.inputs[1].memory, work.y.memory)
+    specs = [
+        TensorSpec(shape, fmt, memory=memory)
+        for shape, fmt, memory in zip(shapes, formats, memories, strict=True)
+    ]
     attrs = {**work.op.attrs, "config": None, "transpose_a": False, "transpose_b": False}
     op = Op(work.op.kind, work.op.inputs, work.op.outputs, attrs)
     return Work(op, specs[:2], specs[2:], work.chip, work.context)

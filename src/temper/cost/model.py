@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from temper.chips import Chip, get
+from temper.chips import CHIPS, Chip, get
 from temper.cost import host, matmul, neighbours
 from temper.cost.constants import Factors, Family, constants
 from temper.cost.families import physics
@@ -38,6 +38,8 @@ def estimate_op(
     """Modelled time of one op. ``context`` tells cores and trace as measured, for rows."""
     if context is None and op.kind == "Reshape" and is_view(inputs[0], outputs[0]):
         return _NOTHING
+    if outputs and all(0 in spec.shape for spec in outputs):
+        return _NOTHING
     known = context or Context(traced=traced)
     key = (
         op.kind, repr(op.attrs), tuple(inputs), tuple(outputs), known,
@@ -51,7 +53,7 @@ def estimate_op(
     return cost
 
 
-# A reshape that moves nothing is no program on the device.
+# A reshape that moves nothing is no program on the device, nor is an op without elements.
 _NOTHING = OpCost(0.0, 0.0, 0.0, 0.0, "launch", 0)
 # Variants of a program share most of their ops, so a what-if costs little more than what changed.
 _cache: dict[Hashable, OpCost] = {}
@@ -70,12 +72,16 @@ def _estimate(
     if inputs and inputs[0].memory.buffer == "host" and op.kind in _ON_THE_WAY_UP:
         return _on_the_way_up(op, outputs[0], chip)
     work = Work(op, inputs, outputs, chip, known)
-    timed = _timed(work)
-    kernel_ns, bound = timed.kernel_ns, timed.bound
-    for other in _bounds(work, timed):
-        if other.kernel_ns < kernel_ns:
-            kernel_ns, bound = other.kernel_ns, other.bound
-    terms, factors = timed.terms, timed.factors
+    timed, best = _fastest(work)
+    if chip.arch == "blackhole" and _free(work):
+        # It has more cores, a faster clock and a faster DRAM than Wormhole.
+        _, older = _fastest(replace(work, chip=CHIPS["n150"]))
+        best = min(best, older, key=lambda way: way.kernel_ns)
+    kernel_ns, bound = best.kernel_ns, best.bound
+    least_ns = min(best.least_ns, timed.least_ns)
+    terms = timed.terms
+    table = constants().family(terms.family, chip.arch)
+    low, high = table.bands[table.seen.novelty(terms.variant, terms.size, terms.cores)]
     widen = _EXTRAPOLATED if timed.extrapolated else 1.0
     moved = sum(map(dram_bytes, inputs)) + sum(map(dram_bytes, outputs))
     vector_ns = terms.overlap.get("sfpu", 0.0) + terms.serial.get("sfpu", 0.0)
@@ -88,14 +94,16 @@ def _estimate(
     }
     return OpCost(
         kernel_ns,
-        max(kernel_ns * factors.low**widen, timed.least_ns),
-        kernel_ns * factors.high**widen,
+        max(kernel_ns * low**widen, least_ns),
+        kernel_ns * high**widen,
         host.gap_ns(chip),
         bound,
         terms.cores,
         busy,
         neighbours.nearest(chip.arch, terms),
         timed.extrapolated,
+        (terms.family, *terms.variant),
+        least_ns,
     )
 
 
@@ -138,21 +146,48 @@ def roofline(terms: Physics, chip: Chip) -> tuple[float, str]:
     return max((dram_ns, "dram"), (terms.matrix_ns, "compute"))
 
 
-def _bounds(work: Work, timed: _Timed) -> Iterator[_Timed]:
-    """Ways to do the same work that bound it from above.
+def _fastest(work: Work) -> tuple[_Timed, _Timed]:
+    """The op as ttnn would run it, and the fastest of it and of what bounds it from above.
 
     Factors of kernels with few rows do not always agree with each other by themselves.
     """
+    timed = _timed(work)
+    return timed, min((timed, *_bounds(work, timed)), key=lambda way: way.kernel_ns)
+
+
+def _bounds(work: Work, timed: _Timed) -> Iterator[_Timed]:
+    """Ways to do the same work, or more of it, that bound it from above."""
     if _in_sram(work.inputs, work.outputs):
         # SRAM is reached at least as fast as DRAM.
         plain = _timed(replace(work, inputs=_dram(work.inputs), outputs=_dram(work.outputs)))
-        free = not work.context.cores and not any(s.memory.sharded for s in work.outputs)
-        if free or plain.terms.cores <= timed.terms.cores:
+        if _free(work) or plain.terms.cores <= timed.terms.cores:
             yield plain
             yield from _bounds(plain.work, plain)
-    elif timed.terms.family == "matmul" and not work.context.cores:
+    if timed.terms.family == "matmul" and not work.context.cores:
         # A matmul could be padded to where ttnn chooses a config that suits it better.
         yield from map(_timed, matmul.padded(work))
+    if _free(work):
+        # Values could be held in the next larger format.
+        specs = [_larger(spec) for spec in (*work.inputs, *work.outputs)]
+        if any(a is not b for a, b in zip(specs, (*work.inputs, *work.outputs), strict=True)):
+            count = len(work.inputs)
+            wide = _timed(replace(work, inputs=specs[:count], outputs=specs[count:]))
+            yield wide
+            yield from _bounds(wide.work, wide)
+
+
+def _free(work: Work) -> bool:
+    """Whether nothing but the op itself decides how many cores run it."""
+    sharded = any(spec.memory.sharded for spec in (*work.inputs, *work.outputs))
+    return not work.context.cores and not sharded and not work.attr("config")
+
+
+_LARGER = {"bfloat2_b": "bfloat4_b", "bfloat4_b": "bfloat8_b", "bfloat8_b": "bfloat16",
+           "bfloat16": "float32"}  # fmt: skip
+
+
+def _larger(spec: TensorSpec) -> TensorSpec:
+    return replace(spec, format=_LARGER[spec.format]) if spec.format in _LARGER else spec
 
 
 def _in_sram(inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec]) -> bool:

@@ -26,6 +26,8 @@ class OpCost:
     utilisation: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
     neighbour: str = ""
     extrapolated: bool = False
+    kernel: tuple[str, ...] = ()  # family and kernel variant, whose errors belong together
+    least_ns: float = 0.0  # what the peaks of the chip allow
 
 
 @dataclass(frozen=True, slots=True)

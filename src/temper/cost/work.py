@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from temper.chips import ARCHITECTURES, Chip
+from temper.chips import ARCHITECTURES, CHIPS, Chip
 from temper.cost.records import Context
 from temper.cost.sfpu import epilogue_cycles
 from temper.program.op import Op
@@ -84,6 +84,16 @@ class Work:
         skew = self.chip.architecture.traced_skew_ns
         weight = 1.0 if traced else 0.5 if traced is None else 0.0
         return {"launch": self.chip.launch_floor_ns, "skew": skew * weight}
+
+    def spread_ns(self, cores: int) -> float:
+        """Time to start a kernel on many cores, at 10 ns for each.
+
+        A kernel that fills a grid fills the board's: a part of it is no reason to start sooner.
+        """
+        if not self.context.cores and cores >= self.available:
+            board = CHIPS.get(self.chip.name, self.chip)
+            cores = max(cores, board.compute_cores)
+        return 10.0 * cores
 
     def page_ns(self, spec: TensorSpec, page_bytes: float | None = None) -> float:
         """Time of one core to move one page of a tensor."""
