@@ -52,7 +52,11 @@ def test_the_override_file_gives_the_promised_accuracy(tuned: Any) -> None:
 def test_the_result_is_no_slower_than_any_uniform_format_that_keeps_the_floor(tuned: Any) -> None:
     result, _, _ = tuned
     rates = [t.samples_per_s for t in result.found.trials if t.met]
-    assert result.samples_per_s >= 0.98 * max(rates)
+    # A faster figure is passed over only where the model cannot tell the two apart, and says so.
+    assert result.samples_per_s >= 0.98 * max(rates) or any(
+        text.startswith("no difference to") for text in result.reasons
+    )
+    assert result.samples_per_s >= 0.9 * max(rates)
     assert result.samples_per_s > result.start_samples_per_s
 
 
@@ -109,6 +113,20 @@ def test_a_retrained_model_does_not_resume_the_trials_of_the_old_one(tmp_path: P
 
     study = str(tmp_path / "s.db")
     for source in (make, retrained):
+        result = tune(source, floors=floors(0.9), batches=[8], samples=4, trials=1, study=study)
+        assert result.found.resumed == 0
+
+
+def test_a_model_with_another_activation_does_not_resume_the_trials_of_the_old_one(
+    tmp_path: Path,
+) -> None:
+    def changed(batch: int = 1) -> Any:
+        model, inputs = make(batch)
+        model[1] = torch.nn.Tanh()
+        return model, inputs
+
+    study = str(tmp_path / "s.db")
+    for source in (make, changed):
         result = tune(source, floors=floors(0.9), batches=[8], samples=4, trials=1, study=study)
         assert result.found.resumed == 0
 

@@ -79,3 +79,36 @@ def mutating(batch: int = 1) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
 
 def raising(batch: int = 1) -> None:
     raise RuntimeError("no weights")
+
+
+class Recommender(nn.Module):
+    """Sums of embedding rows and two layers: one score a sample, between 0 and 1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.EmbeddingBag(1000, 64, mode="sum")
+        self.one, self.two = nn.Linear(64, 64), nn.Linear(64, 1)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return torch.sigmoid(self.two(torch.relu(self.one(self.table(ids)))))
+
+
+def recommender(batch: int = 1) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    torch.manual_seed(0)
+    return Recommender(), (torch.randint(0, 1000, (batch, 8)),)
+
+
+class Flat(nn.Module):
+    """Every output is the same number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.ones(x.shape[0], 64) * 3 + 0 * self.one(x)
+
+
+def flat(batch: int = 1) -> tuple[nn.Module, tuple[torch.Tensor, ...]]:
+    torch.manual_seed(0)
+    return Flat(), (torch.randn(batch, 64),)

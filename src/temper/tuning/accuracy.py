@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,11 +10,13 @@ from typing import Any
 import torch
 
 from temper.errors import UsageError
-from temper.formats import pcc, quantize, relative_rms
+from temper.formats import quantize, relative_rms
+from temper.formats.measures import Agreement, agreement
 from temper.formats.names import canonical_format
 from temper.program import Op, Program
 from temper.targets.virtual.builder import Builder, Step
 from temper.targets.virtual.executor import Executor
+from temper.tuning.sample import FEW
 from temper.tuning.variants import Unit
 
 Measure = Callable[[torch.Tensor, torch.Tensor], float]
@@ -31,6 +34,7 @@ class Floor:
     limit: float
     measure: Measure
     at_most: bool = False
+    implied: bool = False  # belongs to a floor that was asked for, and is not named beside it
 
     def met(self, value: float) -> bool:
         return value <= self.limit if self.at_most else value >= self.limit
@@ -47,10 +51,17 @@ def floors(
     metric: Measure | None = None,
     min_metric: float | None = None,
 ) -> list[Floor]:
-    """The floors that were asked for; PCC is always measured."""
+    """The floors that were asked for; PCC is always measured.
+
+    A correlation sees neither scale nor offset, so a floor for it holds both to an error of the
+    same size.
+    """
     found = [Floor("pcc", -1.0 if min_pcc is None else min_pcc, _pcc)]
-    if not -1 <= found[0].limit <= 1:
+    least = found[0].limit
+    if not -1 <= least <= 1:
         raise UsageError(f"--min-pcc {min_pcc} is no correlation", needs="a number up to 1")
+    if least > -1:
+        found.append(Floor("shift", error_of(least), shift, at_most=True, implied=True))
     if min_top1 is not None:
         found.append(Floor("top1", min_top1, top1))
     if max_rms is not None:
@@ -67,8 +78,53 @@ def top1(actual: torch.Tensor, expected: torch.Tensor) -> float:
     return float((actual.argmax(-1) == expected.argmax(-1)).float().mean())
 
 
+def error_of(pcc: float) -> float:
+    """The relative error that goes with a correlation near 1: its energy is about 2 (1 - PCC)."""
+    return math.sqrt(2 * (1 - pcc))
+
+
+def loss(accuracy: Mapping[str, float]) -> float:
+    """One minus the correlation, or what an error of this size would take from it."""
+    return 1 - accuracy["pcc"] if "pcc" in accuracy else accuracy["rms"] ** 2 / 2
+
+
+def judged(wanted: Sequence[Floor], expected: torch.Tensor) -> tuple[list[Floor], str]:
+    """The floors as this reference can be judged by, and a note where that is another measure.
+
+    Outputs without variance and a handful of values have no correlation worth the name: the
+    relative RMS error that goes with the floor takes its place.
+    """
+    why = agreed(expected, expected).degenerate
+    if not why and expected.numel() < FEW:
+        why = f"the reference has {expected.numel()} values"
+    if not why:
+        return list(wanted), ""
+    kept = [f for f in wanted if f.name not in ("pcc", "shift", "rms")]
+    least = next((f.limit for f in wanted if f.name == "pcc"), -1.0)
+    limits = [f.limit for f in wanted if f.name == "rms"]
+    limits += [error_of(least)] if least > -1 else []
+    limit = min(limits, default=math.inf)
+    note = f"{why}, too little for a correlation: judged by relative RMS error"
+    note += f", at most {limit:.3g}" if limits else ""
+    return [Floor("rms", limit, _rms, at_most=True), *kept], note
+
+
+def agreed(actual: torch.Tensor, expected: torch.Tensor) -> Agreement:
+    """How an output follows its reference, whatever float types both have."""
+    return agreement(actual.detach().float(), expected.detach().float())
+
+
+def shift(actual: torch.Tensor, expected: torch.Tensor) -> float:
+    """The larger of the errors in scale and in offset, which a correlation does not see."""
+    found = agreed(actual, expected)
+    if found.scale is None or found.offset is None:
+        return found.relative_rms
+    return max(abs(found.scale - 1), abs(found.offset))
+
+
 def _pcc(actual: torch.Tensor, expected: torch.Tensor) -> float:
-    return float(pcc(actual.float(), expected.float()))
+    found = agreed(actual, expected).pcc
+    return -1.0 if found is None else found
 
 
 def _rms(actual: torch.Tensor, expected: torch.Tensor) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,15 +17,17 @@ from temper.errors import TemperError
 from temper.frontdoor.loaded import LoadedGraph
 from temper.frontdoor.loader import Loaded, find, takes_batch
 from temper.tuning import mixed
-from temper.tuning.accuracy import CHIP_SUMS, Floor, Probe
-from temper.tuning.prepared import Source, first_output, prepared, reference
+from temper.tuning.accuracy import CHIP_SUMS, Floor, Probe, judged, loss
+from temper.tuning.prepared import Source, first_output, prepared
+from temper.tuning.sample import choose
 from temper.tuning.variants import FORMATS, Unit, gains_ns, units, variant
 
 FIDELITIES = ("default", "LoFi", "HiFi2", "HiFi3", "HiFi4")
 ACCUMULATIONS = ("default", "float32", "bfloat16")
-# Inputs are doubled until one eager call takes this long; more samples, a steadier accuracy.
-_CALL_SECONDS = 0.04
-_MOST_SAMPLES = 32
+
+
+class OutOfTime(Exception):
+    """The budget ended inside a trial; what was measured so far is kept."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,11 @@ class Setting:
     def as_dict(self) -> dict[str, Any]:
         return dict(self.__dict__)
 
+    @property
+    def text(self) -> str:
+        """What is not the default, in words."""
+        return ", ".join(f"{k} {v}" for k, v in self.__dict__.items() if v not in ("default", 0))
+
 
 @dataclass
 class Engine:
@@ -71,6 +79,7 @@ class Engine:
     progress: Callable[[str], None] = lambda text: None
     energies: dict[str, dict[str, float]] = field(default_factory=dict)
     keep_energies: Callable[[dict[str, dict[str, float]]], None] = lambda table: None
+    deadline: float = math.inf  # of time.monotonic()
     _built: dict[Any, Built] = field(default_factory=dict)
     _probes: dict[Any, tuple[Probe, list[Unit]]] = field(default_factory=dict)
     _points: dict[Any, mixed.Point] = field(default_factory=dict)
@@ -83,23 +92,14 @@ class Engine:
         self.source = function
         self.scalable = takes_batch(function)
         self.progress("float32 reference")
-        self._choose_samples()
+        self.sample = choose(function, self.scalable, self.samples)
+        self.samples, self.expected = self.sample.batch, self.sample.expected
+        self.floors, self.note = judged(self.floors, self.expected)
 
-    def _choose_samples(self) -> None:
-        size = self.samples if self.scalable else None
-        if not self.scalable or size is not None:
-            self.expected = reference(self.source, size)
-            return
-        size = 1
-        while True:
-            started = time.perf_counter()
-            self.expected = reference(self.source, size)
-            # The reference loads, and calls the model twice.
-            spent = (time.perf_counter() - started) / 2
-            if spent > _CALL_SECONDS or size >= _MOST_SAMPLES:
-                break
-            size *= 2
-        self.samples = size
+    def in_time(self) -> None:
+        """Raises when the budget of the search has ended."""
+        if time.monotonic() > self.deadline:
+            raise OutOfTime
 
     # --- time ---------------------------------------------------------------------------------
 
@@ -220,11 +220,16 @@ class Engine:
             return [self.point(setting, p.formats) for p in self._solved[key]]
         base = Setting(level=1)
         probe, found = self.probe(base)
+
+        def measured_one(done: int, total: int) -> None:
+            self.progress(f"sensitivity {done} of {total}")
+            self.in_time()
+
         missing = [u for u in found if set(self.energies.get(u.name, {})) < set(FORMATS)]
         if missing:
             self.energies = mixed.sensitivities(
                 probe, found, lambda: self.run(base), known=self.energies,
-                progress=lambda n, t: self.progress(f"sensitivity {n} of {t}"),
+                progress=measured_one,
                 keep=self.keep_energies,
             )  # fmt: skip
         here = self.units_of(setting)
@@ -233,8 +238,8 @@ class Engine:
         program = self.built(setting.level, setting.batch or None).program
         gains = gains_ns(program, [u for u in here if u.value in known], setting.trace)
         plain = self.point(setting, {})
-        floor = next(f for f in self.floors if f.name == "pcc")
-        target = 2 * (plain.accuracy["pcc"] - floor.limit)
+        first = self.floors[0]
+        target = 2 * (loss({first.name: first.limit}) - loss(plain.accuracy))
         paths = {u.value: u.paths for u in here}
 
         def measured(chosen: mixed.Assignment) -> mixed.Point:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from temper.tuning.accuracy import Probe
+from temper.tuning.accuracy import Probe, loss
 from temper.tuning.variants import FORMATS, Unit
 
 Assignment = dict[str, str]  # unit value -> format
@@ -148,11 +148,11 @@ def assign(
     return points
 
 
-def front(points: Sequence[Point], name: str = "pcc") -> list[Point]:
+def front(points: Sequence[Point]) -> list[Point]:
     """Points that no other beats in both speed and accuracy, fastest first."""
     best: list[Point] = []
-    for one in sorted(points, key=lambda p: (p.time_ns, -p.accuracy[name])):
-        if not best or one.accuracy[name] > best[-1].accuracy[name]:
+    for one in sorted(points, key=lambda p: (p.time_ns, loss(p.accuracy))):
+        if not best or loss(one.accuracy) < loss(best[-1].accuracy):
             best.append(one)
     return best
 

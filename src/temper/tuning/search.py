@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from temper.errors import OutOfMemoryError, TemperError
-from temper.tuning.engine import ACCUMULATIONS, FIDELITIES, Engine, Setting
+from temper.tuning.accuracy import loss
+from temper.tuning.choice import Difference, difference
+from temper.tuning.engine import ACCUMULATIONS, FIDELITIES, Engine, OutOfTime, Setting
 from temper.tuning.mixed import Point
 from temper.tuning.variants import FORMATS
-
-# An accuracy run is only worth it for settings that could win by this much.
-_WINS = 1.0005
 
 
 @dataclass(frozen=True)
@@ -74,9 +74,18 @@ class Search:
         """Larger is better."""
         return trial.samples_per_s if self.objective == "throughput" else 1e9 / trial.call_ns
 
+    def differ(self, one: Trial, other: Trial) -> Difference:
+        """How much longer one trial takes than another, for what the search makes best."""
+        costs = [self.engine.cost(t.setting, t.formats) for t in (one, other)]
+        batches = [self.engine.batch_of(t.setting) for t in (one, other)]
+        if self.objective == "latency":
+            batches = [1, 1]
+        return difference(costs[:1], costs[1:], *batches)
+
     def run(self, trials: int, seconds: float) -> Found:
         """Until the budget is spent or Ctrl-C; what was found is kept either way."""
         started = time.perf_counter()
+        self.engine.deadline = time.monotonic() + seconds if trials else math.inf
         try:
             self._resume()
             if trials:
@@ -87,6 +96,9 @@ class Search:
                 self._one()
         except KeyboardInterrupt:
             self.found.interrupted = True
+        except OutOfTime:
+            pass
+        self.engine.deadline = math.inf
         self.found.seconds = time.perf_counter() - started
         return self.found
 
@@ -130,7 +142,7 @@ class Search:
         )
         try:
             trial = self._judge(asked.number, setting)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, SystemExit, OutOfTime):
             self.study.tell(asked, state=TrialState.FAIL)
             raise
         except TemperError as error:
@@ -169,8 +181,8 @@ class Search:
         # The most a setting could reach: a mixed one is no faster than its fastest formats.
         quick = self._trial(number, setting, dict.fromkeys(paths, uniform), None, False)
         best = self.found.best
-        bound = self.value(quick) * (1.01 if setting.formats == "mixed" else 1.0)
-        if best is not None and bound <= self.value(best) * _WINS:
+        # What is not slower for sure may still be chosen for its accuracy.
+        if best is not None and self.differ(quick, best).slower:
             note = "not run: slower than the best"
             return Trial(**{**quick.__dict__, "note": note})
         if setting.formats != "mixed":
@@ -183,7 +195,7 @@ class Search:
         chosen = (
             min(good, key=lambda p: p.time_ns)
             if good
-            else max(points, key=lambda p: p.accuracy["pcc"])
+            else min(points, key=lambda p: loss(p.accuracy))
         )
         return self._trial(number, setting, dict(chosen.formats), dict(chosen.accuracy), chosen.met)
 
@@ -207,4 +219,4 @@ class Search:
 def nearest_miss(found: Found) -> Trial | None:
     """The most accurate setting that was measured, for floors that nothing meets."""
     measured = [t for t in found.trials if t.accuracy]
-    return max(measured, key=lambda t: t.accuracy["pcc"] if t.accuracy else 0.0, default=None)
+    return min(measured, key=lambda t: loss(t.accuracy) if t.accuracy else 2.0, default=None)

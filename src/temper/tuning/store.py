@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from temper._version import __version__
 from temper.errors import BadFileError, TemperError, UsageError
 from temper.files import only_one
+from temper.program.text import to_text
 
 if TYPE_CHECKING:
     from temper.compiler.pipeline import Built
@@ -21,9 +22,10 @@ _ENERGIES = "sensitivities"
 
 
 def fingerprint(built: Built, goal: Sequence[object]) -> str:
-    """A name for what a study is about: the model's weights and input shapes, and the goal."""
+    """A name for what a study is about: the graph, its weights and input shapes, and the goal."""
     program = built.program
-    digest = hashlib.sha256()
+    # What the model computes, op by op: relu made tanh is another model.
+    digest = hashlib.sha256(to_text(program).encode())
     for name, path in sorted(program.weights.items()):
         digest.update(f"{path} {program.spec(name).shape}\n".encode())
         # A retrained model is another one; a few values tell, and are quick to read.

@@ -10,13 +10,16 @@ from typing import Any
 from temper import chips
 from temper.errors import TemperError, UsageError
 from temper.tuning import store
-from temper.tuning.accuracy import Floor
+from temper.tuning.accuracy import Floor, loss
 from temper.tuning.batch import tune_batch
+from temper.tuning.choice import Difference, choose, difference
 from temper.tuning.engine import Engine, Setting
 from temper.tuning.globs import compress
 from temper.tuning.mixed import Point, front
 from temper.tuning.prepared import Source
+from temper.tuning.sample import VALUES
 from temper.tuning.search import Found, Search, Trial, nearest_miss
+from temper.tuning.verified import Verified, candidates, effort, equals
 
 OBJECTIVES = ("throughput", "latency")
 # A setting that does not get below this share of the time is no gain.
@@ -47,6 +50,7 @@ class Tuned:
     pareto: tuple[Point, ...]
     trial: int
     found: Found
+    notes: tuple[str, ...] = ()  # what the accuracy rests on, where that is not the usual
 
     def as_dict(self) -> dict[str, Any]:
         found = self.found
@@ -146,7 +150,7 @@ def _opened(
     board = chips.get(chip).name
     name = label or (source if isinstance(source, str) else getattr(source, "__name__", "model"))
     engine = Engine(source, board, floors, dtype, samples, dict(options or {}), progress)
-    texts = [f.text for f in floors if f.limit > -1]
+    texts = [f.text for f in floors if f.limit > -1 and not f.implied]
     fixed = [f"{k}={v}" for k, v in sorted((options or {}).items())]
     goal = [board, dtype, objective, *texts, *fixed]
     mark = store.fingerprint(engine.built(1, engine.samples), goal)
@@ -195,28 +199,35 @@ def _nothing(found: Found, texts: Sequence[str]) -> TemperError:
     return TemperError(
         f"no setting keeps {' and '.join(texts)}",
         found=f"best {figures} at {near.samples_per_s:,.0f} samples/s modelled "
-        f"({_say(near.setting)})",
-        try_=[f"--min-pcc {int(near.accuracy['pcc'] * 1e5) / 1e5}", "--dtype float32"],
+        f"({near.setting.text})",
+        try_=[_lower(near.accuracy), "--dtype float32"],
     )
+
+
+def _lower(accuracy: Mapping[str, float]) -> str:
+    """The floor that the nearest miss would keep."""
+    if "pcc" in accuracy:
+        return f"--min-pcc {int(accuracy['pcc'] * 1e5) / 1e5}"
+    return f"--min-pcc {int((1 - loss(accuracy)) * 1e5) / 1e5} (a relative RMS error of " \
+           f"{accuracy['rms']:.3g})"  # fmt: skip
 
 
 def finish(
     engine: Engine, search: Search, found: Found, name: str, objective: str, texts: Sequence[str]
 ) -> Tuned:
-    """Compile the best few for real and take the fastest that keeps the floor.
+    """Compile the best few for real, each placed anew, and choose among those that keep the floor.
 
     Formats change what fits SRAM, which only a real compile sees; so the best uniform format is
     always among them, and the result is no slower than it.
     """
-    verified = []
-    for trial in _candidates(found, search):
+    verified: list[Verified] = []
+    for trial in candidates(found, search):
         names = dict.fromkeys(engine.paths(trial.setting), "bf16") | trial.formats
         overrides = compress(names)
+        engine.progress(f"compiling trial {trial.number} for real")
         cost, accuracy = engine.verify(trial.setting, overrides)
-        rate = engine.batch_of(trial.setting) / cost.call_ns
         if engine.met(accuracy):
-            worth = rate if objective == "throughput" else 1 / cost.call_ns
-            verified.append((worth, trial, names, overrides, cost, accuracy))
+            verified.append(Verified(trial, names, overrides, cost, accuracy))
         if len(verified) >= _VERIFIED:
             break
     if not verified:
@@ -225,7 +236,15 @@ def finish(
             found=", ".join(f"{k} {v:.6f}" for k, v in accuracy.items()),
             try_=["a lower floor", "more --trials"],
         )
-    _, best, names, overrides, cost, accuracy = max(verified, key=lambda v: v[0])
+
+    def differ(one: Verified, other: Verified) -> Difference:
+        sizes = [engine.batch_of(v.trial.setting) for v in (one, other)]
+        return difference(
+            [one.cost], [other.cost], *(sizes if objective == "throughput" else [1, 1])
+        )
+
+    taken = choose(verified, differ, lambda v: loss(v.accuracy), lambda v: effort(v.trial))
+    best, cost = taken.trial, taken.cost
     setting = best.setting
     batch = engine.batch_of(setting)
     plain = Setting(level=0, trace=False, batch=setting.batch)
@@ -237,27 +256,27 @@ def finish(
         tuple(texts),
         setting,
         batch,
-        overrides,
+        taken.overrides,
         batch / cost.call_ns * 1e9,
         batch / cost.call_high_ns * 1e9,
         batch / cost.call_low_ns * 1e9,
         cost.call_ns,
-        accuracy,
+        taken.accuracy,
         batch / engine.cost(plain).call_ns * 1e9,
-        tuple(reasons(engine, best, names)),
+        (*equals(taken, verified, differ), *reasons(engine, best, taken.names)),
         tuple(front(found.points)),
         best.number,
         found,
+        tuple(filter(None, (engine.note, _certainty(engine, taken.accuracy)))),
     )
 
 
-def _candidates(found: Found, search: Search) -> list[Trial]:
-    """Settings that met the floor: the best, the best uniform one, then the rest by value."""
-    ranked = sorted((t for t in found.trials if t.met), key=search.value, reverse=True)
-    ranked = list({(t.setting, str(t.formats)): t for t in ranked}.values())
-    uniform = [t for t in ranked if t.setting.formats != "mixed"][:1]
-    return [*ranked[:1], *(t for t in uniform if t is not ranked[0]),
-            *(t for t in ranked[1:] if t not in uniform)]  # fmt: skip
+def _certainty(engine: Engine, accuracy: Mapping[str, float]) -> str:
+    """The interval of the correlation, where the sample is smaller than statistics ask for."""
+    if "pcc" not in accuracy or engine.sample.values >= VALUES:
+        return ""
+    low, high = engine.sample.interval(accuracy["pcc"])
+    return f"pcc {low:.4f} to {high:.4f} with 95% certainty: {engine.sample.text}"
 
 
 def reasons(engine: Engine, best: Trial, names: Mapping[str, str]) -> list[str]:
@@ -307,7 +326,3 @@ def _accuracy(engine: Engine, setting: Setting, formats: Mapping[str, str], **ch
     point = engine.point(changed, formats)
     figures = ", ".join(f"{k} {v:.5f}" for k, v in point.accuracy.items())
     return figures + ("" if point.met else ", below the floor")
-
-
-def _say(setting: Setting) -> str:
-    return ", ".join(f"{k} {v}" for k, v in setting.__dict__.items() if v not in ("default", 0))

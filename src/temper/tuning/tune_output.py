@@ -8,6 +8,7 @@ from typing import Any
 
 from temper._version import __version__
 from temper.files import write_text
+from temper.tuning.accuracy import loss
 from temper.tuning.pictures import figure, save
 from temper.tuning.tune import Tuned
 from temper.weights.config import write_config
@@ -81,18 +82,18 @@ def draw_front(tuned: Tuned, path: Path) -> None:
     points = tuned.found.points
     axes.plot(
         [tuned.batch / p.time_ns * 1e9 for p in points],
-        [p.accuracy["pcc"] for p in points],
+        [1 - loss(p.accuracy) for p in points],
         ".", color="#bbbbbb", label="measured",
     )  # fmt: skip
     axes.plot(
         [tuned.batch / p.time_ns * 1e9 for p in tuned.pareto],
-        [p.accuracy["pcc"] for p in tuned.pareto],
+        [1 - loss(p.accuracy) for p in tuned.pareto],
         "o-", color="#4c78a8", label="Pareto front",
     )  # fmt: skip
-    axes.plot([tuned.samples_per_s], [tuned.accuracy["pcc"]], "*", ms=14, color="#54a24b",
+    axes.plot([tuned.samples_per_s], [1 - loss(tuned.accuracy)], "*", ms=14, color="#54a24b",
               label="chosen")  # fmt: skip
     axes.set_xlabel("samples/s, modelled")
-    axes.set_ylabel("PCC, measured")
+    axes.set_ylabel("PCC, measured" if "pcc" in tuned.accuracy else "1 - RMS² / 2, measured")
     axes.set_title(f"{tuned.model} on {tuned.chip}")
     axes.legend(frameon=False)
     axes.spines[["top", "right"]].set_visible(False)

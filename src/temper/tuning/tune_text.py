@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from temper.tuning.accuracy import loss
 from temper.tuning.search import Trial
 from temper.tuning.store import shown
 from temper.tuning.tune import Tuned
@@ -32,6 +33,7 @@ def show(out: Console, tuned: Tuned, toml: Path, overrides: Path, study: str) ->
         f"  searched  {len(found.trials)} settings ({found.resumed} from the study), accuracy of "
         f"{measured}, {found.seconds:.0f} s" + (", interrupted" if found.interrupted else ""),
     ]  # fmt: skip
+    lines += [f"  note      {text}" for text in tuned.notes]
     lines += [f"  because   {text}" for text in tuned.reasons]
     for line in lines:
         out.print(line, markup=False)
@@ -43,7 +45,7 @@ def show(out: Console, tuned: Tuned, toml: Path, overrides: Path, study: str) ->
                 counts[fmt] = counts.get(fmt, 0) + 1
             held = ", ".join(f"{n} {f}" for f, n in sorted(counts.items())) or "all bf16"
             rate = tuned.batch / point.time_ns * 1e9
-            out.print(f"  {rate:>12,.0f}  {point.accuracy['pcc']:.6f}  {held}", markup=False)
+            out.print(f"  {rate:>12,.0f}  {1 - loss(point.accuracy):.6f}  {held}", markup=False)
     out.print(f"overrides ({overrides}): {json.dumps(dict(tuned.overrides))}", soft_wrap=True)
     out.print(f"written: {toml}, {overrides}; trials in {shown(study)}", markup=False)
     out.print("")
