@@ -8,6 +8,7 @@ decomposed to core ATen.
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import io
 import logging
@@ -60,7 +61,7 @@ def capture(
 def capture_fx(module: torch.fx.GraphModule, example_inputs: Sequence[Any], name: str) -> Captured:
     """Capture one Dynamo graph; parameters and buffers arrive among its inputs."""
     paths = [_lifted_path(node) for node in module.graph.nodes if node.op == "placeholder"]
-    exported = _export(module, tuple(_apart(example_inputs)), {})
+    exported = _export(_without_modes(module), tuple(_apart(example_inputs)), {})
     captured = _from_exported(exported, name)
     changed = {target for _, role, target in captured.mutations if role == "input"}
     for argument in captured.arguments:
@@ -73,6 +74,19 @@ def capture_fx(module: torch.fx.GraphModule, example_inputs: Sequence[Any], name
             argument.role, argument.path = "weight", paths[argument.position]
             captured.weights[argument.path] = example_inputs[argument.position]
     return captured
+
+
+def _without_modes(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The graph without its switches of gradients: a program computes none."""
+    if not any(node.target is torch._C._set_grad_enabled for node in module.graph.nodes):
+        return module
+    made = copy.copy(module)
+    made.graph = copy.deepcopy(module.graph)
+    for node in list(made.graph.nodes):
+        if node.target is torch._C._set_grad_enabled:
+            made.graph.erase_node(node)
+    made.recompile()
+    return made
 
 
 def _apart(inputs: Sequence[Any]) -> list[Any]:

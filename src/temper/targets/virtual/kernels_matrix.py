@@ -90,7 +90,8 @@ def accumulate_bfloat16(pairs: list[tuple[Tensor, Tensor]], shape: torch.Size) -
 
 
 def _emit_product(b: Builder, out: Tensor, left: Tensor, right: Tensor, add: bool) -> None:
-    if all(size == 1 for size in right.shape[:-2]):
+    flat = _merge_rows(out)
+    if flat is not None and all(size == 1 for size in right.shape[:-2]):
         matrix = (
             right.view(right.shape[-2:])
             if right.is_contiguous()
@@ -99,7 +100,6 @@ def _emit_product(b: Builder, out: Tensor, left: Tensor, right: Tensor, add: boo
         rows = _merge_rows(left)
         if rows is None:
             rows = b.contiguous(left).view(-1, left.shape[-1])
-        flat = out.view(-1, out.shape[-1])
         b.emit(
             partial(torch.addmm, flat, rows, matrix, out=flat)
             if add
