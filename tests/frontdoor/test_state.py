@@ -1,4 +1,4 @@
-"""State of every kind: temper.compile, torch.compile and eager torch give the same, call by call."""
+"""State of every kind: temper.compile, torch.compile and eager torch agree, call by call."""
 
 from __future__ import annotations
 
@@ -173,7 +173,6 @@ class SameInputs(Case):
         return a * 2 + b
 
 
-@pytest.mark.filterwarnings("ignore:.*shares memory")
 class Overlapping(Case):
     def calls(self) -> Iterator[Call]:
         whole = torch.arange(8.0)
@@ -218,9 +217,9 @@ class Modes(Case):
     def during(self, step: int) -> Iterator[None]:
         os.environ["TEMPER_TEST_STATE"] = str(step // 2)
         torch.use_deterministic_algorithms(step == 3)
-        with torch.autocast("cpu", torch.bfloat16, enabled=step == 1):
-            with torch.set_grad_enabled(step == 2):
-                yield
+        cast = torch.autocast("cpu", torch.bfloat16, enabled=step == 1)
+        with cast, torch.set_grad_enabled(step == 2):
+            yield
         torch.use_deterministic_algorithms(False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:

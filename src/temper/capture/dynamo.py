@@ -20,7 +20,11 @@ import torch
 from torch._dynamo import config
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.guards import GuardBuilder
+from torch._dynamo.output_graph import OutputGraph
+from torch._dynamo.source import GlobalStateSource
 from torch._dynamo.variables.builder import VariableBuilder
+from torch._dynamo.variables.functions import UserMethodVariable
+from torch._guards import TracingContext
 from torch.nn.modules import module
 
 _SETTINGS = {
@@ -49,7 +53,8 @@ def settle_dynamo() -> None:
     # Dynamo computes it while tracing and guards nothing; it does guard os.environ.
     torch._dynamo.trace_rules._disallowed_callable_ids.add(id(os.getenv))
     _tell_zeros_apart()
-    _watch_global_hooks()
+    _note_methods()
+    _watch_hooks_and_methods()
     _read_with_care()
     _let_floats_vary()
 
@@ -73,18 +78,55 @@ def _tell_zeros_apart() -> None:
     GuardBuilder.EQUALS_MATCH = with_sign  # type: ignore[method-assign]
 
 
-def _watch_global_hooks() -> None:
-    """Hooks on all modules at once, which Dynamo takes for constants."""
+_METHODS = "_tt_methods"
+
+
+def _note_methods() -> None:
+    """Remember the methods that a trace went through, with the class that each was found on."""
+    made = UserMethodVariable.__init__
+
+    def init(self: Any, fn: Any, obj: Any, *args: Any, **kwargs: Any) -> None:
+        made(self, fn, obj, *args, **kwargs)
+        context, kind = TracingContext.try_get(), type(getattr(obj, "value", None))
+        if _METHODS not in getattr(context, "__dict__", {}) or kind is type(None):
+            return
+        name = getattr(fn, "__name__", "")
+        if getattr(kind, name, None) is not fn:
+            held = (n for base in kind.__mro__ for n, v in vars(base).items() if v is fn)
+            name = next(held, "")
+        if name:
+            context.__dict__[_METHODS][kind, name] = fn
+
+    UserMethodVariable.__init__ = init  # type: ignore[method-assign]
+
+
+def _watch_hooks_and_methods() -> None:
+    """Hooks on all modules, and methods of classes: Dynamo takes both for constants."""
     held = (module._global_forward_hooks, module._global_forward_pre_hooks)
+    ambient = OutputGraph.init_ambient_guards
 
-    def same_hooks(self: GuardBuilder, guard: Any) -> None:
-        seen = tuple(map(dict, held))
-        self.guard_manager.root.add_lambda_guard(
-            lambda _: held == seen, ["global module hooks"], guard.user_stack
-        )
+    def init_ambient_guards(self: OutputGraph) -> None:
+        ambient(self)
+        noted: dict[tuple[type, str], Any] = {}
+        self.tracing_context.__dict__[_METHODS] = noted
 
-    # A guard that every frame has, empty because the guard on global state does its work.
-    GuardBuilder.GRAD_MODE = same_hooks  # type: ignore[method-assign]
+        def same_hooks_and_methods(builder: GuardBuilder, guard: Any) -> None:
+            seen = tuple(map(dict, held))
+            methods = [(kind, name, function) for (kind, name), function in noted.items()]
+            builder.guard_manager.root.add_lambda_guard(
+                lambda _: (
+                    held == seen
+                    and all(
+                        getattr(kind, name, None) is function for kind, name, function in methods
+                    )
+                ),
+                ["module hooks and methods"],
+                guard.user_stack,
+            )
+
+        self.guards.add(GlobalStateSource().make_guard(same_hooks_and_methods))
+
+    OutputGraph.init_ambient_guards = init_ambient_guards  # type: ignore[method-assign]
 
 
 def _read_with_care() -> None:
