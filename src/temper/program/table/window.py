@@ -167,7 +167,7 @@ register(
     OpKind(
         "PrepareConvWeight",
         "conv_prepare",
-        "PrepareConv2dWeights",
+        "PrepareConvWeights",
         ("weight",),
         {"groups": 1, "transposed": False},
         buffers=no_buffers,
