@@ -21,7 +21,7 @@ from temper.graph.captured import Captured
 from temper.graph.fused import split_qkv_heads
 from temper.graph.match import inherit
 from temper.graph.node import Node
-from temper.graph.views import write
+from temper.graph.views import source_of_view, write
 from temper.options import Options
 from temper.passes.pad_heads import between_weights, padded, widen
 from temper.passes.views import Analysis, Shown
@@ -57,10 +57,10 @@ def fuse_heads(captured: Captured, options: Options) -> int:
     for node, shown in found.shown.items():
         heads = heads_of(node, shown)
         if heads is not None and _read_by_others(node, found):
-            groups[_key(heads)].append(heads)
+            groups[key_of(heads)].append(heads)
     hits = 0
     for members in groups.values():
-        if not _alone(members, found):
+        if not read_alone(members, found):
             continue
         for part in _threes(members):
             hits += _split(graph, part)
@@ -111,7 +111,8 @@ def _read_by_others(node: Node, found: Analysis) -> bool:
     )
 
 
-def _key(heads: Heads) -> Any:
+def key_of(heads: Heads) -> Any:
+    """What heads must have in common to be split by one op."""
     base = heads.base
     if base.target is not aten.linear.default:
         return base, heads.rows, heads.sizes[3]
@@ -123,14 +124,23 @@ def _signature(linear: Node) -> tuple[Any, ...]:
     return bias, (linear.meta.get("weight_format") or {}).get("format")
 
 
-def _alone(members: Sequence[Heads], found: Analysis) -> bool:
+def read_alone(members: Sequence[Heads], found: Analysis) -> bool:
     """Whether nobody else reads the layers, which would then be computed twice."""
     ours = {h.node for h in members}
     bases = {h.base for h in members}
-    for node, shown in found.shown.items():
-        if shown.base.node in bases and node not in ours and _read_by_others(node, found):
-            return False
-    return True
+    return not any(
+        shown.base.node in bases and not _comes_from(node, ours) and _read_by_others(node, found)
+        for node, shown in found.shown.items()
+    )
+
+
+def _comes_from(node: Node, ours: set[Node]) -> bool:
+    """Whether a node is one of ours, or a view of one."""
+    while node is not None:
+        if node in ours:
+            return True
+        node = source_of_view(node)
+    return False
 
 
 def _threes(members: list[Heads]) -> list[list[Heads]]:
@@ -145,50 +155,77 @@ def _threes(members: list[Heads]) -> list[list[Heads]]:
 
 
 def _split(graph: fx.Graph, part: Sequence[Heads]) -> int:
-    linear = part[0].base.target is aten.linear.default
-    natural = part[0].rows.is_reshape
     whole = part[0].sizes[3] % TILE == 0
     between = None if whole else between_weights([h.node for h in part])
-    if not whole and (between is None or not linear):
+    if not whole and (between is None or part[0].base.target is not aten.linear.default):
         return 0
-    if not linear and not (natural and len(part) == 3 and _in_order(part)):
+    wide = projected(graph, part)
+    if wide is None:
         return 0
-    first = min((h.base for h in part), key=list(graph.nodes).index)
-    batch, heads, rows, width = part[0].sizes
-    # The op splits three; a single tensor is its query, beside one head twice that nobody reads.
-    columns = [h.columns for h in part]
+    heads, width = part[0].sizes[1], part[0].sizes[3]
     kv_heads = part[1].sizes[1] if len(part) == 3 else 1
+    with graph.inserting_after(wide):
+        fused = graph.call_function(split_qkv_heads, (wide, heads, kv_heads))
+    inherit(fused, wide, split_qkv_heads(wide.meta["val"], heads, kv_heads))
+    take_parts(graph, fused, [h.node for h in part])
+    if between is not None:
+        widen(graph, between, width)
+    return 1
+
+
+def projected(graph: fx.Graph, part: Sequence[Heads]) -> Node | None:
+    """(B, S, columns) of all heads side by side: the base, or one layer in place of several."""
+    batch, _, rows, width = part[0].sizes
+    columns = [h.columns for h in part]
     owners = [h.base for h in part]
-    if len(part) == 1:
+    if len(part) == 1:  # the op splits three: one head twice that nobody reads
         one = columns[0].slice(0, 0, 1)
         assert one is not None
         columns += [one, one]
         owners *= 3
-    last = max(owners, key=list(graph.nodes).index)
-    with graph.inserting_before(last.next):
-        total = sum(c.shape[0] for c in columns) * round_up(width, TILE)
-        if linear:
-            source = _in_rows(graph, part[0])
-            args = [source, *_weights(graph, owners, columns)]
-            wide = graph.call_function(aten.linear.default, tuple(args))
-            wide.meta.update({k: v for k, v in first.meta.items() if k != "val"})
-            inherit(wide, first, first.meta["val"].new_empty((batch, rows, total)))
-        else:
-            wide = first
-            if tuple(first.meta["val"].shape) != (batch, rows, total):
-                wide = _reshape(graph, first, (batch, rows, total))
-        fused = graph.call_function(split_qkv_heads, (wide, heads, kv_heads))
-        inherit(fused, first, split_qkv_heads(wide.meta["val"], heads, kv_heads))
-        for index, one_heads in enumerate(part):
+    first = min(set(owners), key=list(graph.nodes).index)
+    shape = (batch, rows, sum(c.shape[0] for c in columns) * round_up(width, TILE))
+    if first.target is not aten.linear.default:
+        if len(part) != 3 or not part[0].rows.is_reshape or not _in_order(part):
+            return None
+        if tuple(first.meta["val"].shape) == shape:
+            return first
+        with graph.inserting_after(first):
+            return _reshape(graph, first, shape)
+    weights = [a for o in owners for a in o.args[1:] if a is not None]
+    if not all(_hoisted(weight, first) for weight in weights):
+        return None
+    with graph.inserting_before(first):
+        args = [_in_rows(graph, part[0]), *_weights(graph, owners, columns)]
+        wide = graph.call_function(aten.linear.default, tuple(args))
+    wide.meta.update({k: v for k, v in first.meta.items() if k != "val"})
+    inherit(wide, first, first.meta["val"].new_empty(shape))
+    return wide
+
+
+def _hoisted(weight: Node, before: Node) -> bool:
+    """Bring what makes a weight in front of a node; False if that hangs on more than weights."""
+    if weight.op == "placeholder" or weight < before:
+        return True
+    if not all(_hoisted(source, before) for source in weight.all_input_nodes):
+        return False
+    if not weight.all_input_nodes:
+        return False
+    before.prepend(weight)
+    return True
+
+
+def take_parts(graph: fx.Graph, fused: Node, nodes: Sequence[Node]) -> None:
+    """Let the parts of a fused split stand for these nodes."""
+    for index, node in enumerate(nodes):
+        with graph.inserting_after(fused):
             made = graph.call_function(operator.getitem, (fused, index))
-            inherit(made, one_heads.node, fused.meta["val"][index])
-            wanted = tuple(one_heads.node.meta["val"].shape)
-            if len(wanted) == 3:
+        inherit(made, node, fused.meta["val"][index])
+        wanted = tuple(node.meta["val"].shape)
+        if len(wanted) == 3:
+            with graph.inserting_after(made):
                 made = _reshape(graph, made, wanted)
-            one_heads.node.replace_all_uses_with(made)
-    if between is not None:
-        widen(graph, between, width)
-    return 1
+        node.replace_all_uses_with(made)
 
 
 def _in_order(part: Sequence[Heads]) -> bool:

@@ -70,7 +70,8 @@ class Analysis:
     constants: dict[str, torch.Tensor] = field(default_factory=dict)  # by placeholder
     shown: dict[Node, Shown] = field(default_factory=dict)
     requests: list[Shown] = field(default_factory=list)
-    behind: dict[Base, Shown] = field(default_factory=dict)  # the operand that a moved op skipped
+    # The operands, as they are mapped, of ops that were moved.
+    behind: dict[Base, tuple[Shown, ...]] = field(default_factory=dict)
     through: set[Node] = field(default_factory=set)  # splits whose parts are all maps
 
     def run(self) -> None:
@@ -148,7 +149,8 @@ class Analysis:
         if chart is None or chart.shape != shape:
             return None
         base = Base(node, "moved")
-        self.behind[base] = first
+        second = self.shown.get(node.args[1]) if node.target in _BINARY else None
+        self.behind[base] = (first,) if second is None else (first, second)
         return Shown(base, chart)
 
     def _joins(self, node: Node, first: Shown) -> bool:
@@ -193,13 +195,12 @@ def analyse(graph: fx.Graph, constants: dict[str, torch.Tensor]) -> Analysis:
         found = Analysis(graph, kept, constants)
         found.run()
         good: set[Base] = set()
-        for request in found.requests:
-            base: Base | None = request.base
-            if request.chart.is_reshape:
-                while base is not None and base not in good:
-                    good.add(base)
-                    behind = found.behind.get(base)
-                    base = behind.base if behind else None
+        left = [r.base for r in found.requests if r.chart.is_reshape]
+        while left:
+            base = left.pop()
+            if base not in good:
+                good.add(base)
+                left += [operand.base for operand in found.behind.get(base, ())]
         tried = {s.base for s in found.shown.values() if s.base.way != "as it is"}
         lost = {b.node for b in tried - good}
         if not lost:
@@ -295,12 +296,7 @@ class Writer:
                 made = self.graph.call_function(concat_heads, (node,))
             inherit(made, node, concat_heads(node.meta["val"]))
             return made
-        first = self.found.behind[base]
-        operands = [self.base(first.base, node)]
-        second = node.args[1] if len(node.args) > 1 else None
-        if node.target in _BINARY and is_node(second):
-            other = self.found.shown[second]
-            operands.append(self.base(other.base, node))
+        operands = [self.base(operand.base, node) for operand in self.found.behind[base]]
         args = (*operands, *node.args[len(operands) :])
         if node.target in _SOFTMAX:
             args = (args[0], -1, *args[2:])
