@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import Any
 
 from temper._version import __version__
 from temper.process import limit_spinning
 
 limit_spinning()  # takes effect only where temper is imported before torch
+if "torch" in sys.modules and hasattr(sys.modules["torch"], "nn"):  # and not half imported
+    # torch is there already; when it comes later it calls temper_startup.autoload.
+    importlib.import_module("temper.torch_device.autoload").register()
 
 # Public names and the modules they live in; resolved on first use so that light commands such
 # as `temper doctor` never import torch.

@@ -25,7 +25,7 @@ def run(tmp_path: Path, source: str, *arguments: str, options: tuple[str, ...] =
     return python("-m", "temper", "run", *options, "script.py", *arguments, cwd=tmp_path)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", sorted(set(NAMES) - {"tt_torch", "tt_mlir"}))
 def test_a_plain_import_finds_no_stand_in(name: str, tmp_path: Path) -> None:
     done = python("-c", f"import temper, temper.compat.install\nimport {name}", cwd=tmp_path)
     assert done.returncode == 1

@@ -262,15 +262,29 @@ def test_eager_ops_are_counted_and_observed() -> None:
     assert len(seen) == 3
 
 
-def test_import_torch_alone_knows_the_device_and_the_op() -> None:
+def _printed(script: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout.strip()
+
+
+def test_importing_torch_alone_changes_nothing_in_it() -> None:
+    script = (
+        "import sys, torch\n"
+        "print(torch.accelerator.current_accelerator(), torch.nn.Module._apply.__module__,"
+        " 'temper' in sys.modules, hasattr(torch.ops.tt, 'weight_dtype_override'))"
+    )
+    assert _printed(script) == "None torch.nn.modules.module False False"
+
+
+@pytest.mark.parametrize("order", ["import torch, temper", "import temper, torch"])
+def test_importing_temper_too_brings_the_device_and_the_op(order: str) -> None:
     if "tt" not in entry_points(group="torch.backends").names:
         pytest.skip("the package is installed without its torch.backends entry point")
-    script = "import torch; w = torch.ones(2).to('tt'); op = torch.ops.tt.weight_dtype_override"
-    ran = subprocess.run(
-        [sys.executable, "-c", f"{script}; print(op(w, 'bf16').tolist())"],
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert ran.stdout == "[1.0, 1.0]\n", ran.stderr
+    script = "w = torch.ones(2).to('tt'); op = torch.ops.tt.weight_dtype_override"
+    assert _printed(f"{order}; {script}; print(op(w, 'bf16').tolist())") == "[1.0, 1.0]"
 
 
 def test_dynamo_never_compiles_the_kernels_of_the_device() -> None:

@@ -12,12 +12,18 @@ from types import ModuleType
 
 from temper.compat import dynamo_names
 from temper.compat.dynamo_names import REPLACED
+from temper.compat.forwards import FORWARDS, ForwardLoader
+from temper.compat.missing import getattr_for
+from temper.compat.modules import FOLDER as _FOLDER
+from temper.compat.modules import submodules
 
 STAND_INS = (
     "torch_xla", "tt_torch", "tracy", "pybuda", "forge", "tt_mlir", "ttxla_tools",
     "torch_plugin_tt",
 )  # fmt: skip
-_FOLDER = Path(__file__).parent / "standins"
+# A source tree of tt-torch or tt-xla on the path has the Python without the compiled parts.
+_TREE_FILES = ("dynamo/backend.py", "backend/backend.py")
+_COMPILED_PARTS = ("tt_mlir", "torch_xla")
 # Names that this process or one that started it has spoken of.
 _TOLD_VARIABLE = "TEMPER_RUN_TOLD"
 
@@ -42,6 +48,8 @@ class StandInFinder:
         if top not in STAND_INS or (not is_stand_in(top) if rest else self._is_real(name)):
             return None
         base = _FOLDER.joinpath(top, *rest)
+        if name in FORWARDS:
+            return self._forwarded(name, base)
         package = base / "__init__.py"
         file = package if package.is_file() else base.with_suffix(".py")
         if not file.is_file():
@@ -55,7 +63,23 @@ class StandInFinder:
             name, file, loader=_Loader(name, str(file)), submodule_search_locations=search
         )
 
+    @staticmethod
+    def _forwarded(name: str, base: Path) -> ModuleSpec:
+        spec = ModuleSpec(name, ForwardLoader(getattr_for), origin=str(base))
+        if any(other.startswith(f"{name}.") for other in submodules(name.partition(".")[0])):
+            spec.submodule_search_locations = [str(base)]
+        return spec
+
     def _is_real(self, name: str) -> bool:
+        """Whether others have the package; a source tree that cannot be imported does not count."""
+        if name == "tt_torch" and not any(map(self._found, _COMPILED_PARTS)):
+            spec = PathFinder.find_spec(name)
+            places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
+            if any((place / file).is_file() for place in places for file in _TREE_FILES):
+                return False
+        return self._found(name)
+
+    def _found(self, name: str) -> bool:
         for finder in sys.meta_path:
             if finder is self or not hasattr(finder, "find_spec"):
                 continue
@@ -84,6 +108,10 @@ def install(places: Sequence[str] | None = None) -> None:
     ``places`` are where packages are installed; by default the path without its first entry,
     which is where the program lies.
     """
+    # The last resort (temper_startup) has nothing to add to this.
+    sys.meta_path[:] = [
+        item for item in sys.meta_path if getattr(item, "__module__", "") != "temper_startup"
+    ]
     if not any(isinstance(finder, StandInFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, StandInFinder(sys.path[1:] if places is None else places))
 
@@ -102,17 +130,9 @@ def uninstall() -> None:
 def is_stand_in(name: str) -> bool:
     """Whether the loaded module of that name is ours."""
     module = sys.modules.get(name)
-    file = getattr(module, "__file__", None)
-    return file is not None and _FOLDER in Path(file).parents
-
-
-def submodules(top: str) -> list[str]:
-    """The modules that a stand-in has, by full name."""
-    found = []
-    for file in sorted((_FOLDER / top).rglob("*.py")):
-        parts = file.relative_to(_FOLDER).with_suffix("").parts
-        found.append(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-    return sorted(found)
+    spec = getattr(module, "__spec__", None)
+    origin = getattr(module, "__file__", None) or getattr(spec, "origin", None)
+    return origin is not None and _FOLDER in Path(origin).parents
 
 
 def _has_code(folders: Sequence[str]) -> bool:

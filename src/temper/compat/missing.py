@@ -8,14 +8,17 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from temper.compat.install import submodules
+from temper.compat.modules import submodules
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _told: set[str] = set()
 
 
-def getattr_for(module: str) -> Callable[[str], Any]:
-    """A module's ``__getattr__``: its modules when they are asked for, else what exists."""
+def getattr_for(module: str, frames: int = 1) -> Callable[[str], Any]:
+    """A module's ``__getattr__``: its modules when they are asked for, else what exists.
+
+    ``frames`` is how far up the stack the asking code is.
+    """
 
     def missing(name: str) -> Any:
         own = sys.modules[module]
@@ -28,7 +31,7 @@ def getattr_for(module: str) -> Callable[[str], Any]:
         ]
         told = f"Temper's stand-in for {module} has no {name!r}; it has {', '.join(sorted(public))}"
         # Of an AttributeError "from x import y" keeps no text, so that one gets its own.
-        frame = sys._getframe(1)
+        frame = sys._getframe(frames)
         if 0 <= frame.f_lasti < len(frame.f_code.co_code) and (
             frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM
         ):

@@ -17,6 +17,20 @@ def tt_profile() -> None:
     main(environment=children.environment("wall"))
 
 
+def run_profiled(command: str, output_filename: str, port: int) -> None:
+    """A command under the profiler, with stand-ins; the report lies in ``results/perf``."""
+    from temper.compat import children
+    from temper.frontdoor.profile_command import profile_command
+
+    report = Profiler.DEFAULT_OUTPUT_PATH / output_filename
+    code = profile_command(
+        command, report.with_suffix(""), port=None if port == Profiler.port else port, csv=report,
+        environment=children.environment("wall"),
+    )  # fmt: skip
+    if code:
+        raise UsageError(f"the profiled command ended with exit code {code}")
+
+
 class Profiler:
     """Profiles what runs between ``setup_tracy_server`` and ``close_capture_tool_process``.
 

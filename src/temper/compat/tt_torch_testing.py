@@ -10,6 +10,13 @@ from typing import Any
 from temper.errors import UsageError
 
 
+class ModelMetadata:
+    """What a test says of a model; attributes as they are given."""
+
+    def __init__(self, **given: Any) -> None:
+        self.__dict__.update(given)
+
+
 class OpCompilationStatus(IntEnum):
     NOT_STARTED = 0
     CREATED_GRAPH = 1

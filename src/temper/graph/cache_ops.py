@@ -1,9 +1,9 @@
-"""Ops of decoding that torch lacks: ``torch.ops.tt.fill_cache``, ``update_cache``,
+"""Ops of decoding that torch lacks: ``torch.ops.temper.fill_cache``, ``update_cache``,
 ``sdpa_decode`` and ``sparse_matmul``.
 
 Each is one node of a captured graph and one op of the chip. They are functional, so that capture
 sees what is written as a value; in eager torch they compute what the chip would, in the dtypes
-given.
+given. The namespace is ours: ``torch.ops.tt`` has tt-xla's ops, with other signatures.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 
 import torch
 
-_LIBRARY = torch.library.Library("tt", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY = torch.library.Library("temper", "FRAGMENT")  # type: ignore[no-untyped-call]
 
 
 def _define(schema: str, function: Callable[..., Any], fake: Callable[..., Any]) -> None:
-    name = "tt::" + schema.partition("(")[0]
+    name = "temper::" + schema.partition("(")[0]
     _LIBRARY.define(schema)  # type: ignore[no-untyped-call]
     torch.library.impl(name, "CompositeExplicitAutograd", lib=_LIBRARY)(function)
     torch.library.register_fake(name, fake, lib=_LIBRARY)
@@ -91,10 +91,10 @@ for _schema, _function, _fake in (
     _define(_schema + " -> Tensor", _function, _fake)
 
 # (B, kv, S, d), new (1, kv, S', d), which user: the first S' rows written.
-fill_cache = torch.ops.tt.fill_cache.default
+fill_cache = torch.ops.temper.fill_cache.default
 # (B, kv, S, d), new (1, B, kv, d), slots (B): row slots[u] of user u written; -1 writes nothing.
-update_cache = torch.ops.tt.update_cache.default
+update_cache = torch.ops.temper.update_cache.default
 # q (1, B, h, d) over k and v (B, kv, S, d) up to slots[u], or the last ``window`` of those.
-sdpa_decode = torch.ops.tt.sdpa_decode.default
+sdpa_decode = torch.ops.temper.sdpa_decode.default
 # a (T, K) or (E, T, K) times b (E, K, N), where sparsity (E) is not zero; about ``active`` are.
-sparse_matmul = torch.ops.tt.sparse_matmul.default
+sparse_matmul = torch.ops.temper.sparse_matmul.default

@@ -1,19 +1,21 @@
-"""What ``import torch`` runs, through torch's entry point for added devices.
+"""The device "tt" and the weight-format op in a process that uses Temper.
 
-So that ``x.to("tt")`` and ``torch.ops.tt.weight_dtype_override`` work in a script that imports
-nothing of ours. It registers names only; ``TORCH_DEVICE_BACKEND_AUTOLOAD=0`` switches it off.
+Importing torch changes nothing in it: registering the device renames torch's spare backend, which
+makes it *the* accelerator of the process. So that happens with the first ``import temper`` of a
+process that has torch (or the import of torch after it), with a stand-in, under ``temper run`` and
+``tt_profile``, or when the backend is used.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 
-# torch takes the added device for *the* accelerator of the machine. Where a graphics card is, that
-# would be a surprise, so there the device waits for the first use of Temper.
+# Where a graphics card is, torch's accelerator would change: there the device waits for its use.
 _OTHER_ACCELERATORS = ("/dev/nvidiactl", "/dev/kfd", "/dev/accel/accel0")
 
 
-def autoload() -> None:
+def register() -> None:
     """Register the device and the op; never keep torch from importing."""
     try:
         from temper.weights.op import ensure_op_defined
@@ -24,6 +26,4 @@ def autoload() -> None:
 
             ensure_registered()
     except Exception as error:  # torch would turn any error into a failed import of torch
-        import warnings
-
         warnings.warn(f"temper could not add the device 'tt' to torch: {error}", stacklevel=2)

@@ -8,12 +8,9 @@ from temper.compat.pybuda_formats import DataFormat, MathFidelity
 from temper.compat.pybuda_module import OnnxModule, Parameter, PyTorchModule, Tensor
 from temper.compat.pybuda_module import PyBudaModule as ForgeModule
 
-from . import _C as _C
-from . import config, verify
-
 __version__ = "0.1.0+temper"
 __all__ = [
     "CompiledModel", "CompilerConfig", "DataFormat", "ForgeModule", "MathFidelity", "OnnxModule",
-    "Parameter", "PyTorchModule", "Tensor", "compile", "config", "verify",
+    "Parameter", "PyTorchModule", "Tensor", "compile",
 ]  # fmt: skip
 __getattr__ = getattr_for(__name__)

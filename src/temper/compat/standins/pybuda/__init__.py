@@ -43,7 +43,7 @@ from temper.compat.pybuda_run import reset as pybuda_reset
 from temper.compat.pybuda_verify import VerifyConfig
 
 from . import _C as _C
-from . import config, op, pybudaglobal, tensor, transformers, utils, verify
+from . import config, op, pybudaglobal, tensor, utils, verify
 from ._C import k_dim
 
 __version__ = "0.15.1+temper"

@@ -10,7 +10,8 @@ from temper.errors import UsageError
 from temper.options import resolve
 
 __all__ = [
-    "addressable_device_count", "addressable_runtime_device_count", "clear_cache", "device_type",
+    "addressable_device_count", "addressable_runtime_device_count", "clear_cache",
+    "clear_computation_cache", "device_type",
     "global_device_count", "global_ordinal", "global_runtime_device_attributes",
     "global_runtime_device_count", "initialize_cache", "is_spmd", "local_ordinal",
     "local_process_count", "process_count", "process_index", "set_device_type", "use_spmd",
@@ -29,6 +30,10 @@ def set_device_type(pjrt_device: str) -> None:
 
 def device_type() -> str:
     return _type
+
+
+def clear_computation_cache() -> None:
+    """Compiled programs belong to their models here; nothing is kept beside them."""
 
 
 def initialize_cache(path: str | os.PathLike[str], readonly: bool = False) -> None:

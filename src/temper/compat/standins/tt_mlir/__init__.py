@@ -8,10 +8,12 @@ import torch
 
 from temper.compat.missing import getattr_for
 from temper.compat.torch_device import tt_device
+from temper.compat.tt_torch_parts import malloc_trim
 
 __all__ = [
     "close_mesh_device", "create_sub_mesh_device", "enable_persistent_kernel_cache",
-    "get_arch", "get_num_available_devices", "is_runtime_debug_enabled", "open_mesh_device",
+    "get_arch", "get_num_available_devices", "is_runtime_debug_enabled", "malloc_trim",
+    "open_mesh_device",
     "release_sub_mesh_device", "to_host",
 ]  # fmt: skip
 

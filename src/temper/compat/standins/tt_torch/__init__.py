@@ -10,19 +10,19 @@ from temper.compat.tt_torch_export import (
     codegen_py,
 )
 from temper.compat.tt_torch_export import no_artifacts as parse_compiled_artifacts_from_cache
-from temper.weights.overrides import (
+from temper.compat.tt_torch_weights import (
     apply_weight_dtype_overrides,
     dump_weight_names,
     remove_weight_dtype_overrides,
 )
 
-from . import backend, codegen, dynamo, onnx_compile, sharding, tools
+from . import onnx_compile, sharding, tools
 from .sharding import sharding_constraint_hook
 from .tools import mark_module_user_inputs
 
 __all__ = [
-    "BackendOptions", "CompilerConfig", "apply_weight_dtype_overrides", "backend", "codegen",
-    "codegen_cpp", "codegen_py", "dump_weight_names", "dynamo", "mark_module_user_inputs",
+    "BackendOptions", "CompilerConfig", "apply_weight_dtype_overrides", "codegen_cpp",
+    "codegen_py", "dump_weight_names", "mark_module_user_inputs",
     "onnx_compile", "parse_compiled_artifacts_from_cache",
     "parse_compiled_artifacts_from_cache_to_disk", "remove_weight_dtype_overrides",
     "save_system_descriptor_to_disk", "sharding", "sharding_constraint_hook", "tools",

@@ -6,11 +6,9 @@ from typing import Any
 
 from temper.compat.missing import getattr_for
 
-from . import device_manager, profile_util, utils, verify
+from . import device_manager
 
-__all__ = [
-    "device_manager", "mark_module_user_inputs", "profile_util", "tt_profile", "utils", "verify",
-]  # fmt: skip
+__all__ = ["device_manager", "mark_module_user_inputs"]
 
 
 def mark_module_user_inputs(module: Any) -> None:

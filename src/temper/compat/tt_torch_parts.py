@@ -1,0 +1,73 @@
+"""Small parts of tt-torch and tt-xla that their test tools import, and those that stay refused."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from temper.compat.missing import note
+from temper.errors import UsageError
+
+# Where tt-torch's conftest keeps the properties of a test that may crash.
+crashsafe_suffix = "_crashsafe.xml"
+
+
+def refused(name: str, why: str, *ways: str) -> Callable[..., NoReturn]:
+    """A function of that name that says why it cannot work here."""
+
+    def refuse(*_: Any, **__: Any) -> NoReturn:
+        raise UsageError(f"{name} is not in Temper: {why}", try_=list(ways) or None)
+
+    refuse.__name__ = name
+    return refuse
+
+
+_SPMD = "it spreads a model over several chips, and Temper models a single one"
+_OWN_PASSES = "it is a pass of tt-xla's compiler over its own graphs"
+setup_xla_spmd_environment = refused("setup_xla_spmd_environment", _SPMD)
+create_device_mesh = refused("create_device_mesh", _SPMD)
+_PASSES = (
+    "run_fusion_passes", "handle_composite_ops", "erase_repeat_kv", "count_inplace_mutations",
+    "run_selected_fusion_passes", "bypass_assert_tensor_metadata", "insert_argument_type_markers",
+    "bypass_dtype_promotion_and_redundant_cast", "bypass_redundant_getitem",
+)  # fmt: skip
+passes = {name: refused(name, _OWN_PASSES, "temper passes MODEL shows ours") for name in _PASSES}
+
+
+def mark_sharding(tensor: Any, shard_spec: Any) -> None:
+    """Accepted: on one chip every tensor is whole."""
+
+
+def malloc_trim() -> bool:
+    """Give free memory back to the system; whether there was any."""
+    try:
+        return bool(ctypes.CDLL(None).malloc_trim(0))
+    except (AttributeError, OSError):  # not glibc
+        return False
+
+
+def enable_sparse_mlp(model: Any, *_: Any, **__: Any) -> Any:
+    """The model as it is: the sparse form computes the same numbers over several chips."""
+    note("enable_sparse_mlp", "enable_sparse_mlp leaves the model as it is on a single chip")
+    return model
+
+
+class GraphInputMatcher:
+    """torch_xla's matcher of graph inputs; no graph of ours holds one."""
+
+
+def profile(
+    test_command: str, output_filename: str = "device_ops_perf_trace.csv", port: int = 8086
+) -> None:
+    """Run a command under the profiler; the report is in ``results/perf``."""
+    from temper.compat.tt_torch_profile import run_profiled
+
+    run_profiled(test_command, output_filename, port)
+
+
+def codegen_only(*_: Any, **__: Any) -> NoReturn:
+    """tt-xla's serialised MLIR."""
+    raise UsageError(
+        "Temper writes no MLIR", try_=["temper emit MODEL -o DIR", "temper.compile(...)"]
+    )
