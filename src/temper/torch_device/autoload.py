@@ -27,3 +27,6 @@ def register() -> None:
             ensure_registered()
     except Exception as error:  # torch would turn any error into a failed import of torch
         warnings.warn(f"temper could not add the device 'tt' to torch: {error}", stacklevel=2)
+
+
+autoload = register  # the name that an installation before 0.2 has as its entry point
