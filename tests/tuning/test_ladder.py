@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import pytest
 import torch
+from tiny import make, no_batch
 from torch import nn
 from torch.nn import functional as F
 
+from temper.cli import main
+from temper.cost import ProgramCost, estimate
+from temper.tuning import ladder
 from temper.tuning.ladder import explain
 
 
@@ -25,3 +33,64 @@ def test_blocks_of_attention_are_named_where_they_are_chosen() -> None:
     assert "attention in blocks of" not in rungs["bfloat16"].did
     assert "attention in blocks of" in rungs["level 1"].did
     assert rungs["level 1"].gain > 1
+
+
+def test_the_given_batch_is_used_by_every_rung_and_inputs_are_counted() -> None:
+    found = explain(make, batch=8, accuracy=False)
+    assert {rung.batch for rung in found} == {8}
+    assert not any(rung.name.startswith("batch") for rung in found)
+    fixed = explain(no_batch, accuracy=False)
+    assert {rung.batch for rung in fixed} == {4}
+    first = fixed.rungs[0]
+    assert first.samples_per_s == pytest.approx(4 / first.call_ns * 1e9)
+
+
+def test_the_best_rung_keeps_the_floor_and_a_rung_below_it_is_told_so() -> None:
+    found = explain(make, batch=32, min_pcc=0.9995)
+    verdicts = {rung.name: rung.verdict for rung in found}
+    assert verdicts["bfp_bf4 weights"] == "below the floor"
+    assert found.best is not None
+    assert found.best.pcc is not None
+    assert found.best.pcc >= 0.9995
+    assert found.floor == "pcc at least 0.9995"
+
+
+def test_a_rung_that_loses_is_shown_as_losing_and_not_built_upon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def slow_at_level_2(program: Any, *, traced: bool = False) -> ProgramCost:
+        cost = estimate(program, traced=traced)
+        if program.options["optimization_level"] != 2:
+            return cost
+        ops = tuple(replace(o, kernel_ns=o.kernel_ns * 50, low_ns=o.low_ns * 50,
+                            high_ns=o.high_ns * 50) for o in cost.ops)  # fmt: skip
+        return replace(cost, ops=ops, call_ns=cost.call_ns * 50, device_ns=cost.device_ns * 50)
+
+    monkeypatch.setattr(ladder, "estimate", slow_at_level_2)
+    found = explain(make, batch=8, accuracy=False)
+    by_name = {rung.name: rung for rung in found}
+    assert by_name["level 2"].verdict == "slower"
+    assert not by_name["level 2"].kept
+    assert by_name["trace"].settings["optimization_level"] == 1
+    assert by_name["level 2, traced"].verdict == "slower"
+    assert by_name["bfp_bf8 weights"].settings["optimization_level"] == 1
+    assert found.best is not None
+    assert found.best.settings["optimization_level"] == 1
+
+
+def test_rungs_beyond_the_time_budget_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    found = explain(make, accuracy=False, seconds=-1)
+    assert not found.rungs
+    assert any(text.startswith("level 2: the time budget") for text in found.skipped)
+
+
+def test_rungs_are_told_as_they_come_unless_asked_to_be_quiet(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for flags, lines in (([], True), (["--quiet"], False)):
+        with pytest.raises(SystemExit) as stopped:
+            main(["explain", "tiny:no_batch", "--no-accuracy", *flags])
+        assert stopped.value.code == 0
+        out, err = capsys.readouterr()
+        assert ("explain: level 1:" in err) is lines
+        assert "best rung:" in out

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
-from temper.cli.values import Picture, Whole
+from temper.cli.progress import progress, quiet_option
+from temper.cli.values import Number, Picture, Whole
 from temper.errors import UsageError
 
-_WIDE = 118  # columns that the whole table needs
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from temper.tuning.ladder import Ladder
+    from temper.tuning.rung import Rung
+
+_WIDE = 132  # columns that the whole table needs
 
 
 @click.command(
@@ -24,8 +32,23 @@ _WIDE = 118  # columns that the whole table needs
 @click.option("--users", default=32, show_default=True, type=Whole(1), help="With --llm.")
 @click.option("--context", default=1024, show_default=True, type=Whole(1), help="With --llm.")
 @click.option("--chip", default="n150", show_default=True, help="Board to explain for.")
-@click.option("--batch", type=Whole(1), help="Batch of the batch rung (default: best).")
+@click.option("--batch", type=Whole(1), help="Batch of every rung (default: 1, then the best).")
 @click.option("--accuracy/--no-accuracy", default=True, help="Run each rung for its accuracy.")
+@click.option(
+    "--min-pcc",
+    default=0.99,
+    show_default=True,
+    type=Number(-1, 1),
+    help="Least correlation to float32 of the best rung.",
+)
+@click.option(
+    "--minutes",
+    default=10.0,
+    show_default=True,
+    type=Number(above=0),
+    help="Leave out the rungs that are not begun by then.",
+)
+@quiet_option
 @click.option("--picture", type=Picture(), help="Write the waterfall as PNG, SVG or PDF.")
 @json_option
 def command(
@@ -36,6 +59,9 @@ def command(
     chip: str,
     batch: int | None,
     accuracy: bool,
+    min_pcc: float,
+    minutes: float,
+    quiet: bool,
     picture: Path | None,
     as_json: bool,
 ) -> None:
@@ -54,62 +80,77 @@ def command(
     board = chips.get(chip)
     if picture:
         check_writable(picture.parent)
-    errors = console(stderr=True)
-    with errors.status("loading") as status:
-        rungs = explain(
+    with progress("explain", quiet) as said:
+        ladder = explain(
             model,
             board.name,
             batch=batch,
             accuracy=accuracy,
-            progress=lambda text: status.update(f"compiling: {text}"),
+            min_pcc=min_pcc,
+            seconds=minutes * 60,
+            progress=said.now,
+            on_rung=lambda rung: said.line(rung_line(rung)),
         )
-    if picture:
+    if picture and ladder.rungs:
         from temper.tuning.pictures import waterfall
 
-        waterfall(rungs, f"{model} on {board.name}", picture)
+        waterfall(ladder.rungs, f"{model} on {board.name}", picture)
     if as_json:
-        emit_json({"model": model, "chip": board.name, "clock": "modelled", "rungs": rungs})
+        emit_json({"model": model, **ladder.as_dict()})
         return
-    rows = []
-    for rung in rungs:
-        rows.append(
-            [
-                rung.name,
-                f"{rung.samples_per_s:,.0f}",
-                f"{rung.low_samples_per_s:,.0f} to {rung.high_samples_per_s:,.0f}",
-                f"×{rung.gain:.2f}",
-                f"{rung.moving_share:.0%}",
-                "-" if rung.pcc is None else f"{rung.pcc:.5f}",
-                rung.did,
-                rung.next_obstacle,
-            ]
-        )
     out = console()
-    columns = [
-        "rung",
-        "samples/s",
-        "band",
-        "gain",
-        "moving",
-        "PCC",
-        "what it did",
-        "now limited by",
+    show_ladder(out, ladder, f"{model} on a virtual {board.name}")
+    if picture and ladder.rungs:
+        out.print(f"waterfall: {picture}")
+
+
+def rung_line(rung: Rung) -> str:
+    """One rung as it is told when it is there."""
+    return (
+        f"{rung.name}: {rung.samples_per_s:,.0f} samples/s modelled, ×{rung.gain:.2f}, "
+        f"{rung.verdict}; accuracy {rung.accuracy_text}"
+    )
+
+
+def show_ladder(out: Console, ladder: Ladder, title: str) -> None:
+    """The ladder as a table, the best rung, and what to know beside it."""
+    rows = [
+        [
+            rung.name,
+            rung.batch,
+            f"{rung.samples_per_s:,.0f}",
+            f"×{rung.gain:.2f}",
+            rung.verdict,
+            rung.accuracy_text,
+            f"{rung.low_samples_per_s:,.0f} to {rung.high_samples_per_s:,.0f}",
+            f"{rung.moving_share:.0%}",
+            rung.did,
+            rung.next_obstacle,
+        ]
+        for rung in ladder.rungs
     ]
+    columns = ["rung", "batch", "samples/s", "gain", "verdict", "accuracy", "band", "moving",
+               "what it did", "now limited by"]  # fmt: skip
     narrow = out.width < _WIDE
     if narrow:  # what would be folded to a few letters a line stands below instead
         columns, rows = columns[:6], [row[:6] for row in rows]
-    out.print(table(f"{model} on a virtual {board.name}", columns, rows, right=columns[1:6]))
-    for rung in rungs if narrow else ():
+    out.print(table(title, columns, rows, right=["batch", "samples/s", "gain", "accuracy", "band",
+                                                 "moving"]))  # fmt: skip
+    for rung in ladder.rungs if narrow else ():
         out.print(f"{rung.name}: {rung.did}; now limited by {rung.next_obstacle}")
-    best = max(rungs, key=lambda r: r.samples_per_s)
-    over = best.samples_per_s / rungs[0].samples_per_s
-    measured = any(rung.pcc is not None for rung in rungs)
-    pcc = "measured against float32 in eager torch, sums as on the chip" if measured else "not run"
+    best = ladder.best
+    if best is not None:
+        over = best.samples_per_s / ladder.rungs[0].samples_per_s
+        keeps = f" that keeps {ladder.floor}" if ladder.floor else ""
+        out.print(f"best rung: {best.name}, the fastest{keeps}; ×{over:.1f} over the first, "
+                  f"now limited by {best.next_obstacle}")  # fmt: skip
+    for text in (*ladder.notes, *(f"not tried: {text}" for text in ladder.skipped)):
+        out.print(text)
+    measured = any(rung.accuracy is not None for rung in ladder.rungs)
+    accuracy = "PCC to float32 in eager torch, measured, sums as on the chip"
     out.print(
-        f"samples/s: modelled, end to end with transfers; moving: share of the modelled device "
-        f"time that only moves data; PCC: {pcc}. "
-        f"Best rung: {best.name}, ×{over:.1f} over the first.",
+        "samples/s: modelled, end to end with transfers; gain: over the last rung that was kept, "
+        "no difference where the band of the ratio holds 1; moving: share of the device time that "
+        f"only moves data; accuracy: {accuracy if measured else 'not run'}",
         style="dim",
     )
-    if picture:
-        out.print(f"waterfall: {picture}")

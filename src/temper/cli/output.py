@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -50,14 +51,19 @@ def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
-    # A pipe has no width; 80 columns would cut tables that a file can hold.
     return Console(
         file=stream,
         highlight=False,
         markup=False,
         emoji=False,
-        width=None if stream.isatty() else 140,
+        width=None if stream.isatty() else _piped_width(),
     )
+
+
+def _piped_width() -> int:
+    """COLUMNS where it is set; a pipe has no width, and 80 would cut what a file can hold."""
+    given = os.environ.get("COLUMNS", "")
+    return max(20, int(given)) if given.isdigit() else 140
 
 
 def table(

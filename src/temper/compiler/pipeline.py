@@ -81,15 +81,20 @@ def compile_model(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
     options: Mapping[str, Any] | None = None,
+    *,
+    cached: bool = False,
 ) -> CompiledPrograms:
-    """Compile without running; a model that needs several graphs is split by Dynamo."""
+    """Compile without running; a model that needs several graphs is split by Dynamo.
+
+    ``cached`` is for callers that need no report of the placement: see ``build``.
+    """
     resolved = options if isinstance(options, Options) else resolve(options)
     started = time.perf_counter()
     try:
         captured = capture(model, args, kwargs)
     except CompileError:
         return _compile_split(model, args, kwargs or {}, resolved)
-    built = build(captured, resolved)
+    built = build(captured, resolved, cached=cached)
     built.stages = {
         "capture": time.perf_counter() - started - sum(built.stages.values()),
         **built.stages,

@@ -120,7 +120,9 @@ class _Sweep:
         self.progress(f"batch {batch}")
         loaded = prepared(self.source, batch, self.dtype)
         try:
-            compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, self.options)
+            compiled = compile_model(
+                loaded.model, loaded.inputs, loaded.kwargs, self.options, cached=True
+            )
         except OutOfMemoryError as error:
             self.failure, self.too_large = error, batch
             return None

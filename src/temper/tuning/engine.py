@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from temper.compiler.pipeline import Built, compile_model
+from temper.compiler.pipeline import Built, CompiledPrograms, compile_model
 from temper.cost import ProgramCost, estimate
 from temper.errors import TemperError
-from temper.frontdoor.loaded import LoadedGraph
 from temper.frontdoor.loader import Loaded, find, takes_batch
 from temper.tuning import mixed
 from temper.tuning.accuracy import CHIP_SUMS, Floor, Probe, judged, loss
-from temper.tuning.prepared import Source, first_output, prepared
+from temper.tuning.prepared import Source, first_output, prepared, run_once
 from temper.tuning.sample import choose
 from temper.tuning.variants import FORMATS, Unit, gains_ns, units, variant
 
@@ -114,7 +113,7 @@ class Engine:
 
     def compile(self, loaded: Loaded, options: Mapping[str, Any]) -> Built:
         whole = {**self.options, "chip": self.chip, **options}
-        compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, whole)
+        compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, whole, cached=True)
         if len(compiled.graphs) != 1:
             raise TemperError(
                 f"Python control flow splits the model into {len(compiled.graphs)} graphs; "
@@ -263,12 +262,10 @@ class Engine:
         timed = self.compile(prepared(self.source, setting.batch or None, self.dtype), options)
         cost = estimate(timed.program, traced=setting.trace)
         loaded = prepared(self.source, self.samples, self.dtype)
-        graph = LoadedGraph(self.compile(loaded, {**options, "enable_trace": False, **CHIP_SUMS}))
-        captured = graph.built.captured
-        leaves = pytree.tree_leaves((loaded.inputs, loaded.kwargs))
-        names = graph.program.inputs
-        outputs = graph.run([leaves[a.position] for a in captured.inputs if a.node in names])
-        return cost, self.judge(first_output(graph.results(outputs, leaves)))
+        graph = self.compile(loaded, {**options, "enable_trace": False, **CHIP_SUMS})
+        output = run_once(loaded, CompiledPrograms([graph]))
+        assert output is not None
+        return cost, self.judge(output)
 
 
 def _mixed(setting: Setting) -> Setting:

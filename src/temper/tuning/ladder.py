@@ -2,245 +2,298 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Mapping
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-
-import torch
-from torch.utils import _pytree as pytree
 
 from temper.compiler.moving import moving_share
 from temper.compiler.pipeline import CompiledPrograms, compile_model
 from temper.cost import ProgramCost, estimate
-from temper.errors import OutOfMemoryError
-from temper.formats import pcc
-from temper.frontdoor.loader import Loaded, find, load, takes_batch
-from temper.tuning.accuracy import CHIP_SUMS
+from temper.errors import OutOfMemoryError, UsageError
+from temper.frontdoor.loader import Loaded, find, takes_batch
+from temper.tuning.accuracy import CHIP_SUMS, Floor, floors, judged, loss
+from temper.tuning.choice import Difference, choose, difference
+from temper.tuning.prepared import Source, prepared, run_once
+from temper.tuning.rung import Rung, did, obstacle
+from temper.tuning.sample import Sample
+from temper.tuning.sample import choose as choose_sample
+from temper.tuning.subject import batch_of
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 # A larger batch must pay at least this much, or throughput has reached its plateau.
 _PLATEAU = 1.03
-
-
-@dataclass(frozen=True)
-class Rung:
-    """One setting of the ladder; times are modelled, accuracy is measured on this host."""
-
-    name: str
-    settings: Mapping[str, Any]
-    batch: int
-    samples_per_s: float
-    low_samples_per_s: float
-    high_samples_per_s: float
-    call_ns: float
-    gain: float  # over the rung before
-    pcc: float | None
-    ops: int
-    host_ops: int
-    moving_share: float  # of the modelled device time, what only moves data
-    did: str
-    next_obstacle: str
-    compile_seconds: float  # measured on this host
-
-    def as_dict(self) -> dict[str, Any]:
-        return {**self.__dict__, "settings": dict(self.settings)}
+FORMATS = ("bfp_bf8", "bfp_bf4")
 
 
 @dataclass
-class Climb:
-    """The model as loaded, and the rungs climbed so far."""
+class Ladder:
+    """The rungs in the order climbed, the best of them, and what to know beside."""
 
-    source: str | Callable[..., Any]
     chip: str
-    accuracy: bool
-    reference: dict[int, torch.Tensor] = field(default_factory=dict)
     rungs: list[Rung] = field(default_factory=list)
+    best: Rung | None = None
+    floor: str = ""
+    skipped: list[str] = field(default_factory=list)  # rungs that were not tried, and why
+    notes: list[str] = field(default_factory=list)
+    costs: dict[str, list[ProgramCost]] = field(default_factory=dict)  # by rung
+    compiled: dict[str, CompiledPrograms] = field(default_factory=dict)  # of kept rungs
 
-    def model(self, dtype: torch.dtype, batch: int | None) -> Loaded:
-        torch.manual_seed(0)
-        loaded = load(self.source, batch)
-        return Loaded(
-            copy.deepcopy(loaded.model).to(dtype),
-            tuple(_cast(x, dtype) for x in loaded.inputs),
-            {k: _cast(v, dtype) for k, v in loaded.kwargs.items()},
-            loaded.batch,
-        )
+    def __iter__(self) -> Iterator[Rung]:
+        return iter(self.rungs)
+
+    def differ(self, one: Rung, other: Rung) -> Difference:
+        """Time a sample of one rung over another's."""
+        return difference(self.costs[one.name], self.costs[other.name], one.batch, other.batch)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "chip": self.chip, "clock": "modelled", "floor": self.floor, "rungs": self.rungs,
+            "best": self.best and self.best.name, "skipped": self.skipped, "notes": self.notes,
+        }  # fmt: skip
 
 
 def explain(
-    source: str | Callable[..., Any],
+    source: Source,
     chip: str = "n150",
     *,
     batch: int | None = None,
     accuracy: bool = True,
+    min_pcc: float | None = 0.99,
+    seconds: float = math.inf,
+    sample: Sample | None = None,
     progress: Callable[[str], None] = lambda text: None,
-) -> list[Rung]:
-    """Climb: float32 at level 0, bfloat16, level 1, level 2, trace, batch, weight formats."""
-    climb = Climb(source, chip, accuracy)
-    scalable = takes_batch(find(source) if isinstance(source, str) else source)
-    first = 1 if scalable else None
-    f32, bf16 = torch.float32, torch.bfloat16
-    steps: list[tuple[str, torch.dtype, dict[str, Any]]] = [
-        ("float32, level 0", f32, {"optimization_level": 0}),
-        ("bfloat16", bf16, {"optimization_level": 0}),
-        ("level 1", bf16, {"optimization_level": 1}),
-        ("level 2", bf16, {"optimization_level": 2}),
-        ("trace", bf16, {"optimization_level": 2, "enable_trace": True}),
-    ]
-    for name, dtype, settings in steps:
-        progress(name)
-        _climb(climb, name, dtype, settings, first)
-    settings = dict(steps[-1][2])
-    best = first
-    if scalable:
-        progress("batch")
-        best = batch or _best_batch(climb, settings, progress)
-        _climb(climb, f"batch {best}", bf16, settings, best)
-    for fmt in ("bfp_bf8", "bfp_bf4"):
-        progress(fmt)
-        _climb(climb, f"{fmt} weights", bf16, {**settings, "experimental_weight_dtype": fmt}, best)
-    return climb.rungs
+    on_rung: Callable[[Rung], None] = lambda rung: None,
+) -> Ladder:
+    """Climb: float32 at level 0, bfloat16, level 1, level 2, trace, batch, weight formats.
+
+    Each rung is tried on top of the best setting so far; one that loses, or that misses the floor,
+    is told so and not built upon. The best rung is the fastest that keeps the floor.
+    """
+    return _Climb(source, chip, batch, accuracy, floors(min_pcc), seconds, sample,
+                  progress, on_rung).climb()  # fmt: skip
 
 
-def _climb(
-    climb: Climb, name: str, dtype: torch.dtype, settings: dict[str, Any], batch: int | None
-) -> None:
-    loaded = climb.model(dtype, batch)
-    options = {"chip": climb.chip, **settings}
-    compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, {**options, **CHIP_SUMS})
-    costs = _costs(compiled, settings)
-    call, low, high = (
-        sum(getattr(c, key) for c in costs) for key in ("call_ns", "call_low_ns", "call_high_ns")
-    )
-    size = batch or 1
-    before = climb.rungs[-1] if climb.rungs else None
-    rate = size / call * 1e9
-    programs = compiled.programs
-    climb.rungs.append(
-        Rung(
-            name,
-            options,
-            size,
-            rate,
-            size / high * 1e9,
-            size / low * 1e9,
-            call,
-            rate / before.samples_per_s if before else 1.0,
-            _accuracy(climb, compiled, loaded, batch) if climb.accuracy else None,
-            sum(len(p.ops) for p in programs),
+class _Climb:
+    def __init__(
+        self,
+        source: Source,
+        chip: str,
+        batch: int | None,
+        accuracy: bool,
+        wanted: Sequence[Floor],
+        seconds: float,
+        sample: Sample | None,
+        progress: Callable[[str], None],
+        on_rung: Callable[[Rung], None],
+    ) -> None:
+        self.source = find(source) if isinstance(source, str) else source
+        self.scalable = takes_batch(self.source)
+        if batch is not None and not self.scalable:
+            raise UsageError("the model's callable takes no batch", try_=["def make(batch): ..."])
+        self.given = batch
+        self.floors, self.progress, self.on_rung = list(wanted), progress, on_rung
+        self.ladder = Ladder(chip)
+        self.started, self.seconds, self.steps = time.monotonic(), seconds, 0
+        self.known: dict[tuple[Any, ...], dict[str, float] | None] = {}
+        self.sample = sample
+        self.kept: Rung | None = None
+        self._accuracy = accuracy
+
+    def climb(self) -> Ladder:
+        first = (self.given or 1) if self.scalable else None
+        self._judge_by()
+        level = "optimization_level"
+        self._try("float32, level 0", "float32", {level: 0}, first)
+        self._try("bfloat16", "bfloat16", {level: 0}, first)
+        self._on_top("level 1", {level: 1})
+        self._on_top("level 2", {level: 2})
+        self._on_top("trace", {"enable_trace": True})
+        kept = self._now()
+        if kept[1].get(level) != 2 and kept[1].get("enable_trace"):
+            # What costs more launches from the host may still win where the host launches once.
+            self._on_top("level 2, traced", {level: 2})
+        if self.scalable and self.given is None:
+            self._batch()
+        for fmt in FORMATS:
+            self._on_top(f"{fmt} weights", {"experimental_weight_dtype": fmt}, lossy=True)
+        self._finish()
+        return self.ladder
+
+    def _judge_by(self) -> None:
+        if not self._accuracy:
+            return
+        self.progress("float32 reference")
+        try:
+            self.sample = self.sample or choose_sample(self.source, self.scalable)
+        except UsageError as error:
+            self._accuracy = False
+            self.ladder.notes.append(f"accuracy was not run: {error.what}")
+            return
+        self.floors, note = judged(self.floors, self.sample.expected)
+        asked = [f.text for f in self.floors if not f.implied and abs(f.limit) not in (1, math.inf)]
+        self.ladder.floor = " and ".join(asked)
+        self.ladder.notes += [note] if note else []
+
+    def _now(self) -> tuple[str, dict[str, Any], int | None]:
+        """dtype, settings and batch of the rung that was kept last."""
+        if self.kept is None:
+            first = (self.given or 1) if self.scalable else None
+            return "bfloat16", {"optimization_level": 0}, first
+        settings = {k: v for k, v in self.kept.settings.items() if k != "chip"}
+        return self.kept.dtype, settings, self.kept.batch if self.scalable else None
+
+    def _on_top(self, name: str, change: Mapping[str, Any], *, lossy: bool = False) -> None:
+        dtype, settings, batch = self._now()
+        self._try(name, dtype, {**settings, **change}, batch, lossy=lossy)
+
+    def _late(self, name: str) -> bool:
+        if time.monotonic() - self.started <= self.seconds:
+            return False
+        self.ladder.skipped.append(f"{name}: the time budget of {self.seconds:.0f} s is spent")
+        return True
+
+    def _compiled(
+        self, dtype: str, settings: Mapping[str, Any], batch: int | None
+    ) -> tuple[Loaded, CompiledPrograms]:
+        loaded = prepared(self.source, batch, dtype)
+        options = {"chip": self.ladder.chip, **settings}
+        compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, options, cached=True)
+        return loaded, compiled
+
+    def _try(
+        self,
+        name: str,
+        dtype: str,
+        settings: dict[str, Any],
+        batch: int | None,
+        *,
+        lossy: bool = False,
+    ) -> None:
+        """Compile one setting, judge it against the one kept, and keep it where it wins."""
+        if self._late(name):
+            return
+        self.progress(name + self._left())
+        try:
+            loaded, compiled = self._compiled(dtype, settings, batch)
+        except OutOfMemoryError as error:
+            self.ladder.skipped.append(f"{name}: does not fit: {error.what}")
+            return
+        traced = bool(settings.get("enable_trace"))
+        costs = [estimate(p, traced=traced) for p in compiled.programs]
+        size = batch or batch_of((loaded.inputs, loaded.kwargs))
+        accuracy = self._measure(dtype, settings)
+        met = accuracy is None or all(f.met(accuracy[f.name]) for f in self.floors)
+        before = self.kept
+        found = (
+            None if before is None
+            else difference(costs, self.ladder.costs[before.name], size, before.batch)
+        )  # fmt: skip
+        verdict = "first" if found is None else found.verdict
+        if not met:
+            verdict = "below the floor"
+        # What costs accuracy must win for sure; what costs nothing must not lose.
+        wins = found is None or (found.faster if lossy else found.value < 1.0)
+        if name == "bfloat16" and found is not None:
+            wins = not found.slower  # half the bytes, which later rungs gain from
+        call, low, high = (
+            sum(getattr(c, key) for c in costs)
+            for key in ("call_ns", "call_low_ns", "call_high_ns")
+        )
+        programs = compiled.programs
+        ops = sum(len(p.ops) for p in programs)
+        rung = Rung(
+            name, dtype, {"chip": self.ladder.chip, **settings}, size,
+            size / call * 1e9, size / high * 1e9, size / low * 1e9, call,
+            1.0 if found is None else 1 / found.value, found, verdict, before is None or
+            (wins and met), accuracy, ops,
             sum(op.kind == "Host" for p in programs for op in p.ops),
             moving_share(zip(programs, costs, strict=True)),
-            _did(compiled, before, sum(len(p.ops) for p in programs), settings),
-            _obstacle(compiled, costs),
+            did(compiled, before, ops, settings), obstacle(compiled, costs),
             sum(sum(g.stages.values()) for g in compiled.graphs),
-        )
-    )
+        )  # fmt: skip
+        self.steps += 1
+        self.ladder.rungs.append(rung)
+        self.ladder.costs[name] = costs
+        if rung.kept:
+            self.kept = rung
+            self.ladder.compiled[name] = compiled
+        self.on_rung(rung)
 
+    def _left(self) -> str:
+        """An estimate of the time that is left, from the rungs behind."""
+        if not self.steps:
+            return ""
+        spent = time.monotonic() - self.started
+        ahead = max(1, 8 + (self.scalable and self.given is None) - self.steps)
+        return f", about {spent / self.steps * ahead:.0f} s left"
 
-def _costs(compiled: CompiledPrograms, settings: Mapping[str, Any]) -> list[ProgramCost]:
-    traced = bool(settings.get("enable_trace"))
-    return [estimate(p, traced=traced) for p in compiled.programs]
+    def _measure(self, dtype: str, settings: Mapping[str, Any]) -> dict[str, float] | None:
+        """Every floor's figure; levels 1 and 2, trace and batch change no numbers."""
+        if not self._accuracy or self.sample is None:
+            return None
+        level = min(1, settings["optimization_level"])
+        weights = settings.get("experimental_weight_dtype", "")
+        key = (dtype, level, weights)
+        if key not in self.known:
+            numerics = {"optimization_level": level, **CHIP_SUMS}
+            if weights:
+                numerics["experimental_weight_dtype"] = weights
+            loaded, compiled = self._compiled(dtype, numerics, self.sample.batch)
+            output = run_once(loaded, compiled)
+            expected = self.sample.expected.float()
+            self.known[key] = None if output is None else {
+                f.name: f.measure(output.float().reshape(expected.shape), expected)
+                for f in self.floors
+            }  # fmt: skip
+            if output is None:
+                self._accuracy = False
+                self.ladder.notes.append("accuracy was not run: the model needs several graphs")
+        return self.known[key]
 
+    def _batch(self) -> None:
+        """Double the batch until throughput stops growing, memory ends or time is spent."""
+        dtype, settings, _ = self._now()
+        traced = bool(settings.get("enable_trace"))
+        best, best_rate = 1, 0.0
+        for batch in _BATCHES:
+            if self._late(f"batch {batch}"):
+                break
+            self.progress(f"batch {batch}" + self._left())
+            try:
+                _, compiled = self._compiled(dtype, settings, batch)
+            except OutOfMemoryError:
+                break
+            rate = batch / sum(estimate(p, traced=traced).call_ns for p in compiled.programs)
+            if best_rate and rate < best_rate * _PLATEAU:
+                break
+            best, best_rate = batch, rate
+        if best > 1:
+            self._try(f"batch {best}", dtype, settings, best)
 
-def _best_batch(climb: Climb, settings: dict[str, Any], progress: Callable[[str], None]) -> int:
-    """Double the batch until throughput stops growing or memory ends."""
-    best, best_rate = 1, 0.0
-    for batch in _BATCHES:
-        progress(f"batch {batch}")
-        loaded = climb.model(torch.bfloat16, batch)
-        try:
-            compiled = compile_model(
-                loaded.model, loaded.inputs, loaded.kwargs, {"chip": climb.chip, **settings}
+    def _finish(self) -> None:
+        ladder = self.ladder
+        met = [r for r in ladder.rungs if r.verdict != "below the floor"]
+        order = {r.name: i for i, r in enumerate(ladder.rungs)}
+        if met:
+            ladder.best = choose(
+                met, ladder.differ, lambda r: loss(r.accuracy) if r.accuracy else 0.0,
+                lambda r: (order[r.name],),
+            )  # fmt: skip
+        elif ladder.rungs:
+            near = min(ladder.rungs, key=lambda r: loss(r.accuracy) if r.accuracy else 0.0)
+            ladder.notes.append(
+                f"no rung keeps {ladder.floor}; the most accurate is {near.name} with "
+                f"{near.accuracy_text}"
             )
-        except OutOfMemoryError:
-            break
-        rate = batch / sum(c.call_ns for c in _costs(compiled, settings))
-        if best_rate and rate < best_rate * _PLATEAU:
-            break
-        best, best_rate = batch, rate
-    return best
-
-
-def _accuracy(
-    climb: Climb, compiled: CompiledPrograms, loaded: Loaded, batch: int | None
-) -> float | None:
-    """PCC of the first floating-point output against the float32 model in eager torch."""
-    if len(compiled.graphs) != 1:
-        return None
-    from temper.frontdoor.loaded import LoadedGraph
-
-    key = batch or 0
-    if key not in climb.reference:
-        plain = climb.model(torch.float32, batch)
-        with torch.no_grad():
-            climb.reference[key] = _first(plain.model(*plain.inputs, **plain.kwargs))
-    graph = LoadedGraph(compiled.graphs[0])
-    leaves = pytree.tree_leaves((loaded.inputs, loaded.kwargs))
-    outputs = graph.results(graph.run([x for x in leaves if isinstance(x, torch.Tensor)]), leaves)
-    return float(pcc(climb.reference[key].float(), _first(outputs).float()))
-
-
-def _first(outputs: Any) -> torch.Tensor:
-    leaves = [x for x in pytree.tree_leaves(outputs) if isinstance(x, torch.Tensor)]
-    return next((x for x in leaves if x.is_floating_point()), leaves[0])
-
-
-def _cast(value: Any, dtype: torch.dtype) -> Any:
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.to(dtype)
-    return value
-
-
-def _did(
-    compiled: CompiledPrograms, before: Rung | None, ops: int, settings: Mapping[str, Any]
-) -> str:
-    """What the compiler did on this rung, in one line."""
-    parts = [f"{ops} ops" if before is None else f"{before.ops} -> {ops} ops"]
-    hits = {p.name: p.hits for p in compiled.passes if p.enabled and p.hits}
-    for skip in ("canonicalise", "fold-constants", "remove-dead"):
-        hits.pop(skip, None)
-    if settings.get("optimization_level", 0) >= 1 and before is not None and ops != before.ops:
-        parts += [f"{name} {count}" for name, count in list(hits.items())[:4]]
-    if not settings.get("enable_trace"):
-        parts += _attention_blocks(compiled)
-    placed = [s.memory for p in compiled.programs for s in p.values.values()]
-    if settings.get("optimization_level") == 2 and before is not None:
-        parts.append(f"{sum(m.buffer == 'sram' for m in placed)} of {len(placed)} values in SRAM")
-    changed = sum(e.took_effect for e in compiled.weight_report)
-    if changed:
-        parts.append(f"{changed} weights converted")
-    if settings.get("enable_trace") and before is not None and ops == before.ops and not changed:
-        parts.append("one replay instead of a dispatch an op")
-    return ", ".join(parts)
-
-
-def _attention_blocks(compiled: CompiledPrograms) -> list[str]:
-    """The block sizes that attention was given, if any."""
-    configs = [op.attrs.get("config") for p in compiled.programs for op in p.ops
-               if op.kind == "Sdpa"]  # fmt: skip
-    sizes = dict.fromkeys((c["q_chunk_size"], c["k_chunk_size"]) for c in configs if c)
-    return [f"attention in blocks of {rows} x {columns}" for rows, columns in sizes]
-
-
-def _obstacle(compiled: CompiledPrograms, costs: list[ProgramCost]) -> str:
-    """What most of the time goes to now."""
-    shares: dict[str, float] = {}
-    for cost in costs:
-        for op in cost.ops:
-            shares[op.bound] = shares.get(op.bound, 0.0) + op.kernel_ns
-            shares["gaps"] = shares.get("gaps", 0.0) + op.gap_ns
-        idle = max(0.0, cost.call_ns - cost.device_ns - cost.transfer_in_ns - cost.transfer_out_ns)
-        shares["host"] = shares.get("host", 0.0) + idle
-        moved = cost.transfer_in_ns + cost.transfer_out_ns
-        shares["link"] = shares.get("link", 0.0) + moved
-    total = sum(shares.values()) or 1.0
-    name, value = max(shares.items(), key=lambda item: item[1])
-    return f"{_WORDS.get(name, name)} {value / total:.0%}"
-
-
-_WORDS = {
-    "dram": "DRAM bandwidth", "compute": "matrix engine", "sfpu": "vector unit",
-    "noc": "on-chip network", "launch": "kernel launch", "host": "host dispatch",
-    "gaps": "gaps between ops", "link": "host link",
-}  # fmt: skip
+        by_name = {r.name: r for r in ladder.rungs}
+        wide, short = by_name.get("float32, level 0"), by_name.get("bfloat16")
+        if not (wide and short and wide.accuracy and short.accuracy):
+            return
+        if loss(wide.accuracy) > 1.1 * loss(short.accuracy) + 1e-6:
+            ladder.notes.append(
+                f"float32 is less accurate on the chip ({wide.accuracy_text}) than bfloat16 "
+                f"({short.accuracy_text}): the matrix engine truncates float32 operands, while "
+                "a cast rounds them; cast the model: model.to(torch.bfloat16)"
+            )

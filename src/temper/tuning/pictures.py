@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from temper.files import replacing
-from temper.tuning.ladder import Rung
+from temper.tuning.rung import Rung
 
 
 def figure(width: float = 9.0, height: float = 4.5) -> tuple[Any, Any]:
@@ -58,7 +58,7 @@ def waterfall(rungs: Sequence[Rung], title: str, path: Path) -> None:
             va="bottom",
             fontsize=8,
         )
-        before = rung.samples_per_s
+        before = rung.samples_per_s if rung.kept else before
     axes.set_xticks(range(len(rungs)), [r.name for r in rungs], rotation=20, ha="right")
     axes.set_ylabel("samples/s, modelled (log scale)")
     axes.set_title(title)

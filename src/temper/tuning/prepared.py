@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from temper.compiler.pipeline import CompiledPrograms
 from temper.errors import UsageError
+from temper.frontdoor.loaded import LoadedGraph
 from temper.frontdoor.loader import Loaded, load
 
 Source = str | Callable[..., Any]
@@ -68,6 +70,17 @@ def reference(source: Source, batch: int | None) -> torch.Tensor:
             try_=["model.eval()", "a fixed seed inside forward", "inputs made outside"],
         )
     return outputs[0]
+
+
+def run_once(loaded: Loaded, compiled: CompiledPrograms) -> torch.Tensor | None:
+    """The first output of a compiled model on its inputs; None where it needs several graphs."""
+    if len(compiled.graphs) != 1:
+        return None
+    graph = LoadedGraph(compiled.graphs[0])
+    leaves = pytree.tree_leaves((loaded.inputs, loaded.kwargs))
+    names = graph.program.inputs
+    held = [leaves[a.position] for a in graph.built.captured.inputs if a.node in names]
+    return first_output(graph.results(graph.run(held), leaves))
 
 
 def first_output(outputs: Any) -> torch.Tensor:

@@ -1,0 +1,109 @@
+"""One rung of the ladder, and what the compiler did on it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from temper.compiler.pipeline import CompiledPrograms
+from temper.cost import ProgramCost
+from temper.tuning.choice import Difference
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One setting of the ladder; times are modelled, accuracy is measured on this host."""
+
+    name: str
+    dtype: str
+    settings: Mapping[str, Any]
+    batch: int
+    samples_per_s: float
+    low_samples_per_s: float
+    high_samples_per_s: float
+    call_ns: float
+    gain: float  # over the setting that it was built upon
+    difference: Difference | None  # the same, with its band; None for the first rung
+    verdict: str  # first | faster | no difference | slower | below the floor
+    kept: bool  # whether later rungs build upon it
+    accuracy: Mapping[str, float] | None
+    ops: int
+    host_ops: int
+    moving_share: float  # of the modelled device time, what only moves data
+    did: str
+    next_obstacle: str
+    compile_seconds: float  # measured on this host
+
+    @property
+    def pcc(self) -> float | None:
+        """The correlation to float32; None where it was not run or means nothing."""
+        return None if self.accuracy is None else self.accuracy.get("pcc")
+
+    @property
+    def accuracy_text(self) -> str:
+        """The measured accuracy in few letters."""
+        if self.accuracy is None:
+            return "-"
+        return f"{self.pcc:.5f}" if self.pcc is not None else f"rms {self.accuracy['rms']:.2g}"
+
+    def as_dict(self) -> dict[str, Any]:
+        accuracy = None if self.accuracy is None else dict(self.accuracy)
+        return {
+            **self.__dict__, "settings": dict(self.settings), "accuracy": accuracy,
+            "difference": self.difference and self.difference.as_dict(), "pcc": self.pcc,
+        }  # fmt: skip
+
+
+def did(
+    compiled: CompiledPrograms, before: Rung | None, ops: int, settings: Mapping[str, Any]
+) -> str:
+    """What the compiler did on this rung, in one line."""
+    parts = [f"{ops} ops" if before is None else f"{before.ops} -> {ops} ops"]
+    hits = {p.name: p.hits for p in compiled.passes if p.enabled and p.hits}
+    for skip in ("canonicalise", "fold-constants", "remove-dead"):
+        hits.pop(skip, None)
+    if settings.get("optimization_level", 0) >= 1 and before is not None and ops != before.ops:
+        parts += [f"{name} {count}" for name, count in list(hits.items())[:4]]
+    if not settings.get("enable_trace"):
+        parts += _attention_blocks(compiled)
+    placed = [s.memory for p in compiled.programs for s in p.values.values()]
+    if settings.get("optimization_level") == 2 and before is not None:
+        parts.append(f"{sum(m.buffer == 'sram' for m in placed)} of {len(placed)} values in SRAM")
+    changed = sum(e.took_effect for e in compiled.weight_report)
+    if changed:
+        parts.append(f"{changed} weights converted")
+    if settings.get("enable_trace") and before is not None and ops == before.ops and not changed:
+        parts.append("one replay instead of a dispatch an op")
+    return ", ".join(parts)
+
+
+def _attention_blocks(compiled: CompiledPrograms) -> list[str]:
+    """The block sizes that attention was given, if any."""
+    configs = [op.attrs.get("config") for p in compiled.programs for op in p.ops
+               if op.kind == "Sdpa"]  # fmt: skip
+    sizes = dict.fromkeys((c["q_chunk_size"], c["k_chunk_size"]) for c in configs if c)
+    return [f"attention in blocks of {rows} x {columns}" for rows, columns in sizes]
+
+
+def obstacle(compiled: CompiledPrograms, costs: list[ProgramCost]) -> str:
+    """What most of the time goes to now."""
+    shares: dict[str, float] = {}
+    for cost in costs:
+        for op in cost.ops:
+            shares[op.bound] = shares.get(op.bound, 0.0) + op.kernel_ns
+            shares["gaps"] = shares.get("gaps", 0.0) + op.gap_ns
+        idle = max(0.0, cost.call_ns - cost.device_ns - cost.transfer_in_ns - cost.transfer_out_ns)
+        shares["host"] = shares.get("host", 0.0) + idle
+        moved = cost.transfer_in_ns + cost.transfer_out_ns
+        shares["link"] = shares.get("link", 0.0) + moved
+    total = sum(shares.values()) or 1.0
+    name, value = max(shares.items(), key=lambda item: item[1])
+    return f"{_WORDS.get(name, name)} {value / total:.0%}"
+
+
+_WORDS = {
+    "dram": "DRAM bandwidth", "compute": "matrix engine", "sfpu": "vector unit",
+    "noc": "on-chip network", "launch": "kernel launch", "host": "host work",
+    "gaps": "gaps between ops", "link": "host link",
+}  # fmt: skip
