@@ -93,9 +93,10 @@ def test_one_hot_of_a_value_outside_is_zero() -> None:
     assert modules.OneHot(3)(torch.tensor([0, 2, 7])).tolist() == [[1, 0, 0], [0, 0, 1], [0, 0, 0]]
 
 
+@pytest.mark.parametrize("board", ["e75", "e150"])
 @pytest.mark.parametrize("name", workloads.WORKLOADS)
-def test_a_workload_stands_beside_the_guides_range(name: str) -> None:
-    found = workloads.workload(name, "e75")
+def test_a_workload_lies_in_the_guides_range(name: str, board: str) -> None:
+    found = workloads.workload(name, board)
     assert found.gbps_low <= found.gbps <= found.gbps_high
     assert found.gbps == pytest.approx(found.moved_bytes / found.call_ns)
     assert found.expected is not None
@@ -106,8 +107,10 @@ def test_a_workload_stands_beside_the_guides_range(name: str) -> None:
 
 def test_a_stream_is_limited_by_the_slowest_direction_of_the_link() -> None:
     found = workloads.workload("stateless", "e150")
-    # As many bytes go in as come out, and out at 8 GB/s is the slower way: 2 * 8 GB/s.
-    assert found.streamed_gbps == pytest.approx(16.0, rel=0.01)
+    # As many bytes go in as come out, and out at 13 GB/s is the slower way: 2 * 13 GB/s,
+    # less what the handling of pages takes.
+    assert found.streamed_gbps == pytest.approx(26.0, rel=0.05)
+    assert found.streamed_gbps <= 26.0
     assert found.gbps < found.streamed_gbps
 
 

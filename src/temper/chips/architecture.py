@@ -82,6 +82,7 @@ class Architecture:
     bios: str = ""  # what its guide asks of the BIOS
     guided: bool = False  # the tuning guide was written for it: its limits and GB/s apply
     sram_measured: bool = True  # False: usable SRAM is an assumption
+    outruns: str = ""  # a board that all of its boards exceed in cores, clock and DRAM
     stands_in: str = ""  # whose measurements are used where it has none of its own
     last_stack: LastStack | None = None
 
@@ -156,6 +157,7 @@ BLACKHOLE = Architecture(
     name="blackhole",
     title="Blackhole",
     pci_device=0xB140,
+    outruns="n150",
     row_board="p150",
     exact_fidelity="HiFi4",
     exp_tile_cycles=700.0,

@@ -32,8 +32,7 @@ def show_workload(name: str, chip: str, as_json: bool) -> None:
         if found.verdict == "below" and found.bound == "link":
             board = chips.get(found.chip)
             rows.append(("why", f"one call at a time over {board.link_to_device_gbps:g} GB/s in, "
-                         f"{board.link_from_device_gbps:g} GB/s out (uncertain), the same link on "
-                         f"every {board.arch} board"))  # fmt: skip
+                         f"{board.link_from_device_gbps:g} GB/s out (modelled)"))  # fmt: skip
     else:
         rows.append(("guide", f"has no range for {found.chip}"))
     if found.extrapolated:

@@ -32,6 +32,8 @@ PULL_ROOT, PULL_FIRST, PULL_CHILD = 0.4, 0.8, 0.4
 # The same for the next arch from the one before: its root, and its kernels.
 PULL_ROOT_ARCH, PULL_ARCH = 0.35, 0.7
 MIN_ROWS = 6
+# The next arch is shifted as a whole by half of what this many rows tell, by less for fewer.
+SHIFT_ROWS = 3.0
 STEPS = 60
 TINY = 1e-3  # ns; keeps logarithms and powers defined
 
@@ -143,6 +145,8 @@ def fit_tree(rows: Table, power: float, base: Tree | None = None) -> Tree:
     shift = 0.0
     if base and len(rows.variants):
         shift = float(np.median(rows.log_ns - predict(base, rows, power)))
+        weight = float(rows.weight.sum())
+        shift *= weight / (weight + SHIFT_ROWS)
     groups: dict[Path, list[int]] = {(): list(range(len(rows.variants)))}
     for i, variant in enumerate(rows.variants):
         for depth in range(1, len(variant) + 1):

@@ -73,9 +73,9 @@ def _estimate(
         return _on_the_way_up(op, outputs[0], chip)
     work = Work(op, inputs, outputs, chip, known)
     timed, best = _fastest(work)
-    if chip.arch == "blackhole" and _free(work):
-        # It has more cores, a faster clock and a faster DRAM than Wormhole.
-        _, older = _fastest(replace(work, chip=CHIPS["n150"]))
+    outrun = chip.architecture.outruns
+    if outrun and _free(work):
+        _, older = _fastest(replace(work, chip=CHIPS[outrun]))
         best = min(best, older, key=lambda way: way.kernel_ns)
     kernel_ns, bound = best.kernel_ns, best.bound
     least_ns = min(best.least_ns, timed.least_ns)
