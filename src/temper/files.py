@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import glob
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
@@ -53,6 +55,61 @@ def same_file_at(source: Path, target: Path) -> None:
             beside.unlink()  # renaming one link onto another of the same file leaves both
     except OSError as error:
         raise UsageError(f"cannot write {target}: {error.strerror or error}") from error
+
+
+@contextlib.contextmanager
+def replacing_folder(path: Path, ours: Callable[[str], bool]) -> Iterator[Path]:
+    """A folder that takes the place of ``path`` as a whole when the block ends well.
+
+    Where ``path`` holds anything else than files that are ``ours`` by name, those stay: the new
+    files then replace the old ones one by one, all written before the first is replaced.
+    """
+    path = path.absolute()
+    _sweep(path)
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        beside.mkdir(parents=True)
+        yield beside
+        if path.is_dir() and not all(ours(entry.name) for entry in path.iterdir()):
+            _merge(beside, path)
+        elif not path.exists() or not _exchange(beside, path):
+            if path.exists():
+                shutil.rmtree(path)
+            os.rename(beside, path)
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror or error}",
+            try_="another output path, or free space on that disk",
+        ) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _sweep(path: Path) -> None:
+    """Take away what a killed process left of a folder that it was writing."""
+    for old in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+        pid = old.name.split(".")[-2]
+        if pid.isdigit() and int(pid) != os.getpid() and not Path(f"/proc/{pid}").exists():
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchange(one: Path, two: Path) -> bool:
+    """Swap two folders in one step, where the system can."""
+    try:
+        swap = ctypes.CDLL(None, use_errno=True).renameat2
+    except (OSError, AttributeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    return bool(swap(here, os.fsencode(one), here, os.fsencode(two), exchange) == 0)
+
+
+def _merge(source: Path, target: Path) -> None:
+    for entry in sorted(source.iterdir()):
+        there = target / entry.name
+        if entry.is_dir() and there.is_dir():
+            _merge(entry, there)
+        else:
+            os.replace(entry, there)
 
 
 def check_writable(directory: Path) -> list[Path]:

@@ -1,6 +1,37 @@
-"""How numbers are shown to people: times, bytes, rates; one way everywhere."""
+"""How numbers and names are shown to people: times, bytes, rates, text; one way everywhere."""
 
 from __future__ import annotations
+
+import sys
+from codecs import register_error
+
+# What would move the cursor, recolour the terminal or reorder a line: C0, DEL, C1, and the marks
+# of bidirectional text. Newlines and tabs stay.
+_CONTROL = {
+    code: "\ufffd"
+    for code in (*range(32), *range(127, 160), *range(0x202A, 0x202F), *range(0x2066, 0x206A))
+    if chr(code) not in "\n\t"
+}
+_ASCII = {"µ": "u", "μ": "u", "×": "x", "→": "->", "…": "...", "–": "-", "·": "."}
+
+
+def shown(text: str) -> str:
+    """A name from a file or a model, safe to print on a terminal."""
+    return text.translate(_CONTROL)
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    part = error.object[error.start : error.end]
+    return "".join(_ASCII.get(char, "?") for char in part), error.end
+
+
+def write_any_text() -> None:
+    """Let the standard streams take any text, also where they are told to be ASCII."""
+    register_error("temper.units", _in_ascii)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="temper.units")
 
 
 def time_text(ns: float) -> str:

@@ -175,15 +175,6 @@ def test_an_output_path_may_be_a_csv_or_a_folder() -> None:
     assert targets("a/b") == (Path("a/b"), None)
 
 
-def test_strangers_on_the_port_do_no_harm() -> None:
-    server = CaptureServer()
-    for data in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100, b"\x05\0\0\0\x01{bad}", b""):
-        with socket.create_connection(("127.0.0.1", server.port)) as stranger:
-            stranger.sendall(data)
-    assert server.wait_until_idle(5)
-    assert all(log.empty for log in server.stop())
-
-
 @pytest.mark.parametrize("variable", ["TT_METAL_DEVICE_PROFILER", "TT_METAL_PROFILER"])
 def test_a_plain_script_writes_where_tt_metal_does(tmp_path: Path, variable: str) -> None:
     done = subprocess.run(

@@ -9,6 +9,7 @@ import pytest
 import samples
 
 from temper.errors import BadFileError, TemperError
+from temper.report import writers
 from temper.report.writers import write_run
 from temper.run import folder
 from temper.run.opening import open_profile
@@ -102,9 +103,14 @@ def test_a_tt_metal_folder_is_searched_for_its_newest_report(tmp_path: Path, sav
     assert open_profile(tmp_path / "generated").table.rows == 31
 
 
-def test_one_file_that_cannot_be_written_does_not_cost_the_others(tmp_path: Path) -> None:
+def test_one_file_that_cannot_be_written_does_not_cost_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(run: object, path: Path) -> None:
+        raise TemperError(f"cannot write {path}")
+
     target = tmp_path / "run"
-    (target / "trace.perfetto-trace").mkdir(parents=True)
+    monkeypatch.setattr(writers, "write_perfetto", refused)
     with pytest.raises(TemperError, match=r"trace\.perfetto-trace"):
         write_run(samples.run(), target)
     assert (target / "report.html").is_file()

@@ -12,6 +12,7 @@ import click
 
 from temper._version import __version__
 from temper.errors import TemperError, UsageError
+from temper.units import shown, write_any_text
 
 # name -> (module with a click command called `command`, one line for --help)
 COMMANDS = {
@@ -94,6 +95,7 @@ def run_command(command: click.Command, name: str, argv: list[str] | None = None
     """Run and exit: user errors are printed in one template, exit codes are 0, 1 or 2."""
     args = sys.argv[1:] if argv is None else argv
     _show_warnings_as_notes(name)
+    write_any_text()
     debug = "--debug" in args[:1] or bool(os.environ.get("TEMPER_DEBUG"))
     try:
         code = command.main(args=args, prog_name=name, standalone_mode=False)
@@ -101,7 +103,7 @@ def run_command(command: click.Command, name: str, argv: list[str] | None = None
     except TemperError as error:
         if debug:
             traceback.print_exc()
-        click.echo(f"{name}: {error}", err=True)
+        click.echo(shown(f"{name}: {error}"), err=True)
         sys.exit(error.exit_code)
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
@@ -135,7 +137,7 @@ def _show_warnings_as_notes(name: str) -> None:
 
     def show(message, category, filename, *rest, **more):  # type: ignore[no-untyped-def]
         if filename.startswith(ours):
-            click.echo(f"{name}: note: {message}", err=True)
+            click.echo(shown(f"{name}: note: {message}"), err=True)
         else:
             usual(message, category, filename, *rest, **more)
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from temper.units import shown
+
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
 
@@ -49,9 +51,16 @@ def console(*, stderr: bool = False) -> Console:
     What is printed is shown as it is: names of files and modules may hold brackets and colons.
     """
     from rich.console import Console
+    from rich.text import Text
+
+    class SafeConsole(Console):
+        """Prints text as text: what is in a name cannot act on the terminal."""
+
+        def render_str(self, text: str, **how: Any) -> Text:
+            return super().render_str(shown(text), **how)
 
     stream = sys.stderr if stderr else sys.stdout
-    return Console(
+    return SafeConsole(
         file=stream,
         highlight=False,
         markup=False,
@@ -84,7 +93,9 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[cell if isinstance(cell, Text) else Text(str(cell)) for cell in row] for row in rows]
+    cells = [
+        [cell if isinstance(cell, Text) else Text(shown(str(cell))) for cell in row] for row in rows
+    ]
     kept = list(range(len(columns)))
     least = []
     for index, name in enumerate(columns):
@@ -115,7 +126,7 @@ def table(
     for row in cells:
         made.add_row(*[row[index] for index in kept])
     # Beside the table and not of it: rich would break them to the table's width.
-    parts: list[RenderableType] = [Text(title, style="bold")] if title else []
+    parts: list[RenderableType] = [Text(shown(title), style="bold")] if title else []
     parts.append(made)
     if left_out:
         parts.append(Text(f"left out at this width: {', '.join(left_out)}", style="dim"))

@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from temper.cli.values import Whole
+from temper.errors import UsageError
 
 
 @click.command(
@@ -27,16 +28,28 @@ from temper.cli.values import Whole
 @click.option(
     "-p", "--port", type=Whole(1, 65535), help="Port of the capture server; default 8086 or next."
 )
-@click.argument(
-    "command_line", metavar="COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED
+@click.option(
+    "--finish",
+    "unfinished",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Write the profile of a run whose profiler was killed, from what it had received.",
 )
-def command(output: Path | None, port: int | None, command_line: tuple[str, ...]) -> None:
+@click.argument("command_line", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)
+def command(
+    output: Path | None, port: int | None, unfinished: Path | None, command_line: tuple[str, ...]
+) -> None:
     """Profile a command and every process it starts; its exit code is passed on.
 
     COMMAND is one quoted text for the shell, or the words as you would type them.
     """
-    from temper.frontdoor.profile_command import profile_command
+    from temper.frontdoor.profile_command import finish, profile_command
 
+    if unfinished is not None:
+        if command_line:
+            raise UsageError("--finish takes no command")
+        sys.exit(finish(unfinished))
+    if not command_line:
+        raise UsageError("no command to profile", try_='temper profile "python script.py"')
     whole = command_line[0] if len(command_line) == 1 else shlex.join(command_line)
     directory = output or Path("results") / "perf" / time.strftime("run_%Y_%m_%d_%H_%M_%S")
     sys.exit(profile_command(whole, directory, port=port))

@@ -52,26 +52,25 @@ class Profiler:
 
     def setup_tracy_server(self) -> str:
         """Starts capturing on a loopback port; returns it."""
-        from temper.frontdoor.environment import PORT_VARIABLE
         from temper.record.server import CaptureServer
 
         if self._server is not None:
             raise UsageError("the capture server is running already")
         self._server = CaptureServer(None if self.port == Profiler.port else self.port)
         self.port = self._server.port
-        os.environ[PORT_VARIABLE] = str(self.port)
+        os.environ.update(self._server.environment)
         return str(self.port)
 
     def close_capture_tool_process(self) -> None:
         """Stops capturing and writes the report."""
-        from temper.frontdoor.environment import PORT_VARIABLE
         from temper.report.writers import write_run
         from temper.run.logs import run_from_logs
 
         if self._server is None:
             return
         server, self._server = self._server, None
-        os.environ.pop(PORT_VARIABLE, None)
+        for variable in server.environment:
+            os.environ.pop(variable, None)
         server.wait_until_idle(3.0)
         run = run_from_logs(server.stop(), source="tt_torch.Profiler")
         report = Path(self.profile_ops_perf_report)

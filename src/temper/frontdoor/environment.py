@@ -13,11 +13,10 @@ from pathlib import Path
 
 from temper.errors import TemperError
 from temper.record import recorder as recording
-from temper.record.client import SocketSink
+from temper.record.client import PORT_VARIABLE, SocketSink
 from temper.record.log import ProcessLog
 from temper.record.recorder import Recorder, Sink
 
-PORT_VARIABLE = "TEMPER_PROFILE_PORT"
 RIGHT_VARIABLE = "TT_METAL_DEVICE_PROFILER"
 GUIDE_VARIABLE = "TT_METAL_PROFILER"
 # The first process writes ops_perf_results.csv; processes that it starts add their own id.
@@ -44,7 +43,7 @@ def _is_on(variable: str) -> bool:
 def _connect() -> None:
     text = os.environ[PORT_VARIABLE]
     try:
-        sink = SocketSink(int(text))
+        sink = SocketSink.from_environment()
     except (OSError, ValueError) as error:
         _say(f"no profiler listens at {PORT_VARIABLE}={text} ({error}); running without it")
         return
@@ -69,8 +68,8 @@ def _reconnect_in_child(_: Recorder) -> Sequence[Sink]:
         if isinstance(sink, SocketSink):
             sink.drop()
     try:
-        sink = SocketSink(int(os.environ[PORT_VARIABLE]))
-    except (OSError, ValueError, KeyError):
+        sink = SocketSink.from_environment()
+    except (OSError, ValueError):
         _started.clear()
         return ()
     _started[:] = [sink]

@@ -7,15 +7,17 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from temper.errors import TemperError, UsageError
 from temper.files import check_writable, remove_empty
 from temper.frontdoor.command import run_command
-from temper.frontdoor.environment import PORT_VARIABLE
+from temper.record.capture import PREFIX, Capture, unfinished
 from temper.record.server import DEFAULT_PORT, CaptureServer
 from temper.run.logs import run_from_logs
 from temper.run.records import Run
+from temper.units import shown
 
 # A background process that outlives the command is not waited for longer than this.
 _LINGER_S = 3.0
@@ -42,36 +44,93 @@ def profile_command(
     made = check_writable(directory)
     if csv is not None:
         check_writable(csv.parent)
-    server = CaptureServer(port)
-    if port is None and server.port != DEFAULT_PORT:
-        say(f"port {DEFAULT_PORT} is taken; using {server.port}")
-    variables = {**os.environ, **(environment or {}), PORT_VARIABLE: str(server.port)}
+    set_aside(directory)
+    offer(directory.parent)
+    capture = Capture.inside(directory)
     started = time.time()
+    capture.describe({"command": command, "started_unix_s": started})
     from temper.machine.telemetry import Recorder
 
-    try:
-        with Recorder() as cards:  # at no cost without a card
-            code = run_command(command, variables)
-        if not server.wait_until_idle(_LINGER_S):
-            say(f"{_counted(server.connected, 'process')} still running; the profile ends here")
-    finally:
-        logs = server.stop()
-    run = run_from_logs(
-        logs,
-        command=command,
-        exit_code=code,
-        started_unix_s=started,
-        wall_s=time.time() - started,
-        source="tt_profile",
-        **({"cards": cards.summary()} if cards.readings else {}),
-    )
-    if not run.op_count:
-        _explain_empty(server, len(logs), code)
-        remove_empty(made)
-        return code
-    written = _write(run, directory, csv)
-    cards.save(directory / "cards.csv")
+    with capture.held():
+        try:
+            server = CaptureServer(port, capture)
+            if port is None and server.port != DEFAULT_PORT:
+                say(f"port {DEFAULT_PORT} is taken; using {server.port}")
+            variables = {**os.environ, **(environment or {}), **server.environment}
+            try:
+                with Recorder() as cards:  # at no cost without a card
+                    code = run_command(command, variables)
+                if not server.wait_until_idle(_LINGER_S):
+                    say(f"{_counted(server.connected, 'process')} still running; the profile ends")
+            finally:
+                logs = server.stop()
+        except BaseException:
+            if not any(log for log in capture.logs() if not log.empty):
+                capture.remove()
+            raise
+        if server.problem:
+            say(f"records could not be written and are missing: {server.problem}")
+        run = run_from_logs(
+            logs,
+            command=command,
+            exit_code=code,
+            started_unix_s=started,
+            wall_s=time.time() - started,
+            source="tt_profile",
+            **({"cards": cards.summary()} if cards.readings else {}),
+        )
+        if not run.op_count:
+            capture.remove()
+            _explain_empty(server, code)
+            remove_empty(made)
+            return code
+        written = _write(run, directory, csv)
+        cards.save(directory / "cards.csv")
+        if not written:
+            capture.remove()
     return code or written
+
+
+def finish(directory: Path) -> int:
+    """Write the profile of a command whose profiler was killed, from what it had received."""
+    found = unfinished(directory)
+    if not found:
+        raise UsageError(
+            f"{directory} holds no unfinished profile",
+            try_=f"temper report {shlex.quote(str(directory))}",
+        )
+    for number, capture in enumerate(found):
+        target = directory if not number else directory.with_name(f"{directory.name}_{number}")
+        about = capture.about()
+        run = run_from_logs(capture.logs(), **about, source="tt_profile")
+        run = replace(run, notes=(*run.notes, "the profiler was killed; this is what it received"))
+        aside = capture.directory.rename(directory.parent / f".{directory.name}{PREFIX}{number}")
+        if run.op_count and _write(run, target, None):
+            aside.rename(capture.directory)
+            return 1
+        if not run.op_count:
+            say("the command ran no op on the chip before the profiler was killed")
+        Capture(aside).remove()
+    return 0
+
+
+def set_aside(directory: Path) -> None:
+    """Keep an unfinished profile out of the way of a new one in the same folder."""
+    for capture in unfinished(directory):
+        place = directory.with_name(f"{directory.name}_unfinished_{int(time.time())}")
+        place.mkdir(parents=True, exist_ok=True)
+        capture.directory.rename(place / capture.directory.name)
+
+
+def offer(folder: Path) -> None:
+    """Say which profiles beside this one were never finished, and how to finish them."""
+    for place in sorted(folder.glob(f"*/{PREFIX}*")):
+        for capture in unfinished(place.parent):
+            command = capture.about().get("command", "a command")
+            say(
+                f"the profile of {command} was not finished: "
+                f"temper profile --finish {shlex.quote(str(place.parent))}"
+            )
 
 
 def _write(run: Run, directory: Path, csv: Path | None) -> int:
@@ -91,15 +150,15 @@ def _write(run: Run, directory: Path, csv: Path | None) -> int:
     return 0
 
 
-def _explain_empty(server: CaptureServer, connections: int, code: int) -> None:
+def _explain_empty(server: CaptureServer, code: int) -> None:
     if code:
         say(f"the command {_SHELL.get(code, f'ended with exit code {code}')}")
     if code in _SHELL:
         return
-    if connections > server.strangers:
+    if server.accepted:
         say("the command started temper but ran no op on the chip, so there is no profile")
         return
-    say(ADVICE.format(port=server.port, variable=PORT_VARIABLE))
+    say(ADVICE.format(port=server.port, variable=" and ".join(server.environment)))
 
 
 def _counted(count: int, word: str) -> str:
@@ -108,4 +167,4 @@ def _counted(count: int, word: str) -> str:
 
 
 def say(text: str) -> None:
-    print(f"temper: {text}", file=sys.stderr, flush=True)
+    print(f"temper: {shown(text)}", file=sys.stderr, flush=True)

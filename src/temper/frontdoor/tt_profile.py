@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from temper.errors import TemperError, UsageError
+from temper.units import shown, write_any_text
 
 DEFAULT_CSV = Path("results") / "perf" / "device_ops_perf_trace.csv"
 
@@ -16,10 +17,11 @@ DEFAULT_CSV = Path("results") / "perf" / "device_ops_perf_trace.csv"
 def main(argv: Sequence[str] | None = None, environment: Mapping[str, str] | None = None) -> None:
     """The command; ``environment`` is added to that of the profiled one."""
     arguments = sys.argv[1:] if argv is None else list(argv)
+    write_any_text()
     try:
         sys.exit(_run(arguments, environment))
     except TemperError as error:
-        print(f"tt_profile: {error}", file=sys.stderr)
+        print(shown(f"tt_profile: {error}"), file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -9,7 +9,17 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from temper.record.wire import EVENTS_FRAME, frame, json_frame
+from temper.record.wire import (
+    EVENTS_AT_ONCE_BYTES,
+    EVENTS_FRAME,
+    TOKEN_FRAME,
+    frame,
+    json_frame,
+)
+
+# A capture server is found by its port; the token shows that it was told to this process.
+PORT_VARIABLE = "TEMPER_PROFILE_PORT"
+TOKEN_VARIABLE = "TEMPER_PROFILE_TOKEN"
 
 # A stopped server must not stall the run: after this long without progress the client gives up.
 _SEND_TIMEOUT_S = 10.0
@@ -18,19 +28,25 @@ _SEND_TIMEOUT_S = 10.0
 class SocketSink:
     """Frames over a loopback connection. A server that went away is not the run's problem."""
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, token: str) -> None:
         self.port = port
         self._lock = threading.Lock()
         self._socket: socket.socket | None = socket.create_connection(("127.0.0.1", port), 5.0)
         self._socket.settimeout(_SEND_TIMEOUT_S)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._pid = os.getpid()
+        self._send(frame(TOKEN_FRAME, token.encode()))
+
+    @classmethod
+    def from_environment(cls) -> SocketSink:
+        """To the server that the environment names; ``OSError`` or ``ValueError`` without one."""
+        return cls(int(os.environ.get(PORT_VARIABLE, "")), os.environ.get(TOKEN_VARIABLE, ""))
 
     def message(self, message: Mapping[str, Any]) -> None:
         self._send(json_frame(message))
 
     def events(self, data: bytes) -> None:
-        self._send(frame(EVENTS_FRAME, data))
+        for start in range(0, len(data), EVENTS_AT_ONCE_BYTES):
+            self._send(frame(EVENTS_FRAME, data[start : start + EVENTS_AT_ONCE_BYTES]))
 
     def close(self) -> None:
         """A last word, so that the server can tell an end from a kill."""

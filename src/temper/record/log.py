@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from temper.record.events import SIZE, Kind, decode
-from temper.record.wire import EVENTS_FRAME
+from temper.record.wire import EVENTS_FRAME, WRONG_SHAPE
 
 
 class ProcessLog:
@@ -38,7 +38,7 @@ class ProcessLog:
         elif kind == "op_host":
             index = self._find_last_call(int(message["program"]))
             if index is not None:
-                self.op_host_ns[index] = message["ns"]
+                self.op_host_ns[index] = [int(ns) for ns in message["ns"]]
 
     def events(self, data: bytes) -> None:
         self._data += data
@@ -54,7 +54,7 @@ class ProcessLog:
         try:
             message = json.loads(payload)
             self.message(message)
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (*WRONG_SHAPE, RecursionError):
             self.damaged += 1
 
     @property

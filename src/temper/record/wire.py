@@ -24,10 +24,14 @@ from temper.program import Program, codec
 HEADER = struct.Struct("<IB")
 JSON_FRAME = 1
 EVENTS_FRAME = 2
+TOKEN_FRAME = 3  # the first of a connection: the secret that the profiler gave its children
+TOKEN_BYTES = 64
 # What damaged JSON raises on its way into records.
 WRONG_SHAPE = (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError)
-# Larger than any program's JSON that makes sense; a bigger length is a foreign protocol.
-MAX_FRAME_BYTES = 1 << 30
+# Larger than any message that makes sense: a program of 100,000 ops is 60 MB of JSON, and events
+# are handed over every 20 ms. A bigger length is a foreign protocol.
+MAX_FRAME_BYTES = {JSON_FRAME: 1 << 28, EVENTS_FRAME: 1 << 26}
+EVENTS_AT_ONCE_BYTES = 1 << 22
 
 
 def frame(kind: int, payload: bytes) -> bytes:
@@ -42,13 +46,43 @@ def frames(buffer: bytearray) -> Iterator[tuple[int, bytes]]:
     """Take the whole frames off the front of ``buffer``; a torn one stays for the next call."""
     while len(buffer) >= HEADER.size:
         length, kind = HEADER.unpack_from(buffer)
-        if length > MAX_FRAME_BYTES or kind not in (JSON_FRAME, EVENTS_FRAME):
-            raise BadFileError("the peer does not speak the profiler's protocol")
+        check_header(length, kind)
         if len(buffer) < HEADER.size + length:
             return
         payload = bytes(buffer[HEADER.size : HEADER.size + length])
         del buffer[: HEADER.size + length]
         yield kind, payload
+
+
+def check_header(length: int, kind: int) -> None:
+    """Refuse a frame before any of it is kept."""
+    if length > MAX_FRAME_BYTES.get(kind, -1):
+        raise BadFileError("the peer does not speak the profiler's protocol")
+
+
+class FrameCheck:
+    """Follows a stream of frames without keeping them: memory for a header, however long it is."""
+
+    def __init__(self) -> None:
+        self._left = 0  # bytes of the current frame still to come
+        self._head = b""
+
+    def feed(self, data: bytes) -> None:
+        """Raises at the first frame that is too long or of no known kind."""
+        at = 0
+        while at < len(data):
+            if self._left:
+                step = min(self._left, len(data) - at)
+                self._left -= step
+                at += step
+                continue
+            need = HEADER.size - len(self._head)
+            self._head += data[at : at + need]
+            at += need
+            if len(self._head) == HEADER.size:
+                length, kind = HEADER.unpack(self._head)
+                check_header(length, kind)
+                self._left, self._head = length, b""
 
 
 def hello_message() -> dict[str, Any]:

@@ -15,6 +15,7 @@ from temper._version import __version__
 from temper.chips import ARCHITECTURES
 from temper.errors import BadFileError, TemperError
 from temper.files import replacing, write_text
+from temper.record.capture import PREFIX
 from temper.record.events import DTYPE, decode
 from temper.record.wire import WRONG_SHAPE, program_message
 from temper.run.checking import check_record
@@ -35,12 +36,22 @@ FILES = {
     RUN_JSON: "versions, options, clocks and programs of this run",
     EVENTS: "every call, span, transfer, mark and memory event, 40 bytes each",
     OPS_CSV: "one row an op as executed, tt-torch's columns",
-    OPS_CSV_NEWER: "the same with current tt-metal's column names",
+    OPS_CSV_NEWER: "the same with current tt-metal's column names, of runs up to 100,000 ops",
     DEVICE_LOG: "zones of cores and RISCs, for ttnn-visualizer",
     TRACY: "for the Tracy GUI",
     PERFETTO: "for ui.perfetto.dev",
     REPORT: "for people: open it in a browser",
 }
+# Written beside them by others of this project.
+_OTHERS = ("cards.csv", Path(TRACY).name)
+
+
+def is_ours(name: str) -> bool:
+    """Whether a file of a run folder was written by a profile, which the next one replaces."""
+    known = {Path(file).parts[0] for file in (*FILES, *_OTHERS)}
+    return name in known or name.startswith(PREFIX) or name.endswith(".part")
+
+
 _DEVICE_CLOCK = {
     MODELLED: f"{MODELLED}: nanoseconds of the cost model, from each process's first call",
     MEASURED: f"{MEASURED}: nanoseconds of the card, from each process's first call",

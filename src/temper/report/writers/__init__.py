@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from temper.errors import TemperError
-from temper.files import check_writable, same_file_at
+from temper.files import check_writable, replacing_folder, same_file_at
 from temper.report.html import write_html
 from temper.report.writers.device_log import write_device_log
 from temper.report.writers.ops_csv import write_ops_csv
@@ -18,33 +18,21 @@ from temper.run.records import Run
 __all__ = ["write_device_log", "write_ops_csv", "write_perfetto", "write_run", "write_tracy"]
 
 
+# Above this many rows the CSV is written once: a second one with other names is as large.
+_ROWS_FOR_BOTH = 100_000
+
+
 def write_run(run: Run, directory: Path, *, csv: Path | None = None) -> Path:
     """Write every file of the run folder; ``csv`` is a second place for the ops CSV.
 
-    One file that cannot be written does not cost the others: what failed is told at the end.
+    The folder appears as a whole. One file that cannot be written does not cost the others: what
+    failed is told at the end.
     """
     check_writable(directory)
-    tracy = directory / folder.TRACY
-    steps: list[Callable[[], None]] = [
-        lambda: folder.write_records(run, directory),
-        lambda: write_ops_csv(run, directory / folder.OPS_CSV),
-        lambda: write_device_log(run, directory / folder.DEVICE_LOG),
-        lambda: write_tracy(run, tracy),
-        # ttnn-visualizer looks for it beside the CSVs, tt-metal puts it into .logs.
-        lambda: same_file_at(tracy, directory / tracy.name),
-        lambda: write_perfetto(run, directory / folder.PERFETTO),
-        lambda: write_html(run, directory / folder.REPORT),
-        # Last, because ttnn-visualizer takes the newest CSV and this one names the chip.
-        lambda: write_ops_csv(run, directory / folder.OPS_CSV_NEWER, newer=True),
-    ]
+    with replacing_folder(directory, folder.is_ours) as part:
+        failed = _write_files(run, part)
     if csv is not None:
-        steps.append(lambda: same_file_at(directory / folder.OPS_CSV, csv))
-    failed = []
-    for step in steps:
-        try:
-            step()
-        except TemperError as error:
-            failed.append(error)
+        same_file_at(directory / folder.OPS_CSV, csv)
     if failed:
         raise (
             failed[0]
@@ -55,3 +43,28 @@ def write_run(run: Run, directory: Path, *, csv: Path | None = None) -> Path:
             )
         )
     return directory
+
+
+def _write_files(run: Run, directory: Path) -> list[TemperError]:
+    """What went wrong, file by file."""
+    tracy = directory / folder.TRACY
+    steps: list[Callable[[], None]] = [
+        lambda: folder.write_records(run, directory),
+        lambda: write_ops_csv(run, directory / folder.OPS_CSV),
+        lambda: write_device_log(run, directory / folder.DEVICE_LOG),
+        lambda: write_tracy(run, tracy),
+        # ttnn-visualizer looks for it beside the CSVs, tt-metal puts it into .logs.
+        lambda: same_file_at(tracy, directory / tracy.name),
+        lambda: write_perfetto(run, directory / folder.PERFETTO),
+        lambda: write_html(run, directory / folder.REPORT),
+    ]
+    if run.op_count <= _ROWS_FOR_BOTH:
+        # Last, because ttnn-visualizer takes the newest CSV and this one names the chip.
+        steps.append(lambda: write_ops_csv(run, directory / folder.OPS_CSV_NEWER, newer=True))
+    failed = []
+    for step in steps:
+        try:
+            step()
+        except TemperError as error:
+            failed.append(error)
+    return failed
