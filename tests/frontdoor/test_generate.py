@@ -100,3 +100,17 @@ def test_the_wrapper_of_torch_compile_generates_on_the_chip_too() -> None:
     got = wrapped.generate(**given, max_new_tokens=TOKENS, do_sample=False)
     assert not differences(net, given, wanted, got)
     assert temper.stats()["calls"] - before == TOKENS
+
+
+def test_an_encoder_decoder_generates_with_beams_and_without() -> None:
+    net = model("bart")
+    ids = prompt(1, 11)["input_ids"].repeat(2, 1)
+    mask = torch.ones_like(ids)
+    mask[1, 8:] = 0
+    compiled = temper.compile(net)
+    for more in ({}, {"num_beams": 2}):
+        given = {"input_ids": ids, "attention_mask": mask, "max_new_tokens": 8, **more}
+        wanted = net.generate(**given, do_sample=False)
+        assert torch.equal(compiled.generate(**given, do_sample=False), wanted)
+    names = {graph.program.name for graph in compiled.loaded}
+    assert {f"{type(net).__name__}_first32", f"{type(net).__name__}_decode"} <= names

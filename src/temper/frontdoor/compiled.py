@@ -32,7 +32,9 @@ class CompiledModel:
         self._run = self._region.run
         self._seen = 0
         self.options = options
-        self._generative = generative(model, options, self._graphs.add)
+        self._generative = generative(
+            model, options, self._graphs.add, lambda part: CompiledModel(part, options)
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._generative is not None and self._generative.takes(args, kwargs):

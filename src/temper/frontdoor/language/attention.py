@@ -32,6 +32,7 @@ class Step:
     slots: torch.Tensor | None = None  # decode: the position of each user's token in the cache
     rows: bool = False
     served: list[torch.Tensor] = field(default_factory=list)  # keys that the cache handed out
+    masked: list[tuple[int, bool]] = field(default_factory=list)  # other keys, and if with a mask
 
     def serves(self, key: torch.Tensor) -> bool:
         return any(key is seen for seen in self.served)
@@ -93,6 +94,7 @@ def attention(
         open_ = _places(key.shape[2], step.slots[:, None], sliding_window)[:, None, None]
         made = _written_out(users, key, value, open_, scale, softcap, position_bias, s_aux)
         return (made.permute(2, 0, 1, 3) if step.rows else made.transpose(1, 2)), None
+    step.masked.append((int(key.shape[2]), attention_mask is not None))
     length = query.shape[2]
     causal = cached and length > 1
     wide = sliding_window is not None and sliding_window < length

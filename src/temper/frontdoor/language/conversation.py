@@ -14,7 +14,7 @@ import torch
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from temper.errors import UsageError
-from temper.frontdoor.language.step import STATE, LayerShape
+from temper.frontdoor.language.step import CROSS, STATE, LayerShape
 
 # A tensor of the device in its host form, by name (Program.state).
 Store = dict[str, torch.Tensor]
@@ -31,9 +31,11 @@ class Conversation:
         dtype: torch.dtype,
         *,
         fixed: bool,
+        source: int = 0,
     ) -> None:
         self.layers, self.users, self.capacity, self.dtype = list(layers), users, capacity, dtype
         self.fixed = fixed  # a static cache: it must not grow
+        self.source = self.source_length = source  # slots of an encoder's result, and those filled
         self.limit = capacity  # what the user asked for, before it was rounded up
         self.seen = torch.zeros(users, 0, dtype=torch.bool)
         self.held: Store | None = None  # contents while another conversation is on the device
@@ -58,9 +60,17 @@ class Conversation:
             self.held = self.empty(self.users, self.capacity)
         return self.held
 
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Conversations of one key fit into the same device memory."""
+        return self.users, self.capacity, self.source
+
     def empty(self, users: int, capacity: int) -> Store:
+        """Zeros for all keys and values, of the text and of an encoder's result."""
+        sizes = [("", capacity), *([(CROSS, self.source)] if self.source else [])]
         return {
-            f"{STATE}.{name}_{index}": torch.zeros(users, layer.heads, capacity, depth)
+            f"{STATE}.{prefix}{name}_{index}": torch.zeros(users, layer.heads, slots, depth)
+            for prefix, slots in sizes
             for index, layer in enumerate(self.layers)
             for name, depth in (("keys", layer.key_depth), ("values", layer.value_depth))
         }
@@ -102,7 +112,7 @@ class Conversation:
         old = self.store
         self.held = self.empty(self.users, capacity)
         for path, tensor in self.held.items():
-            tensor[:, :, : self.capacity] = old[path]
+            tensor[:, :, : old[path].shape[2]] = old[path]
         self.live = None
         self.capacity = self.limit = capacity
 
@@ -173,6 +183,38 @@ class DeviceLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
             self._conversation.select(torch.arange(self._conversation.users)[indices])
 
 
+class EncodedLayer(DeviceLayer):  # type: ignore[no-untyped-call]
+    """Keys and values of an encoder's result in one layer; they change with the text's users."""
+
+    @property
+    def keys(self) -> torch.Tensor:  # type: ignore[override]
+        return self._read("keys")
+
+    @property
+    def values(self) -> torch.Tensor:  # type: ignore[override]
+        return self._read("values")
+
+    def _read(self, name: str) -> torch.Tensor:
+        text = self._conversation
+        found = text.store[f"{STATE}.{CROSS}{name}_{self._index}"]
+        return found[:, :, : text.source_length].to(text.dtype)
+
+    def get_seq_length(self) -> int:
+        return self._conversation.source_length
+
+    def crop(self, tokens_to_remove: int) -> None:
+        pass
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        pass
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        pass
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        pass
+
+
 def conversation_of(cache: Any) -> Conversation | None:
     """The conversation that a cache object stands for, if it is on the device."""
     layers = getattr(cache, "layers", None)
@@ -180,7 +222,8 @@ def conversation_of(cache: Any) -> Conversation | None:
     return first._conversation if isinstance(first, DeviceLayer) else None
 
 
-def attach(cache: Cache, conversation: Conversation) -> None:
-    """Let the user's cache object stand for the conversation."""
+def attach(cache: Cache, conversation: Conversation, *, cross: bool = False) -> None:
+    """Let the user's cache object stand for the conversation, or for its encoder's result."""
+    kind = EncodedLayer if cross else DeviceLayer
     cache.layer_class_to_replicate = None
-    cache.layers = [DeviceLayer(conversation, i) for i in range(len(conversation.layers))]
+    cache.layers = [kind(conversation, i) for i in range(len(conversation.layers))]

@@ -19,16 +19,15 @@ def generative(
     model: torch.nn.Module,
     options: Options,
     keep: Callable[[LoadedGraph], Any] | None = None,
+    part: Callable[[torch.nn.Module], Any] | None = None,
 ) -> GenerativeModel | None:
     """What runs the model's calls with a cache, or None for any other model.
 
-    ``keep`` is told of each graph that is loaded.
+    ``keep`` is told of each graph that is loaded; ``part`` compiles an encoder.
     """
     mixin = getattr(sys.modules.get("transformers.generation.utils"), "GenerationMixin", None)
     if mixin is None or not isinstance(model, mixin) or not model.can_generate():
         return None
-    if model.config.is_encoder_decoder:
-        return None
     from temper.frontdoor.language.model import GenerativeModel
 
-    return GenerativeModel(model, options, keep)
+    return GenerativeModel(model, options, keep, part)

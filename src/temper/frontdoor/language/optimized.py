@@ -30,14 +30,20 @@ def watch_wrappers(backend: Callable[..., Any]) -> None:
         chosen = innermost_backend(getattr(dynamo_ctx, "callback", None))  # type: ignore[arg-type]
         if getattr(chosen, "compiler_fn", chosen) is backend:
             given = getattr(chosen, "kwargs", {}).get("options")
-            _equip(self, mod, resolve(given))
+            _equip(self, mod, resolve(given), lambda part: torch.compile(
+                part, backend=backend, options=given))  # fmt: skip
 
     init._tt_backend = backend  # type: ignore[attr-defined]
     OptimizedModule.__init__ = init  # type: ignore[method-assign]
 
 
-def _equip(wrapper: OptimizedModule, model: torch.nn.Module, options: Options) -> None:
-    language = generative(model, options)
+def _equip(
+    wrapper: OptimizedModule,
+    model: torch.nn.Module,
+    options: Options,
+    part: Callable[[torch.nn.Module], Any],
+) -> None:
+    language = generative(model, options, part=part)
     if language is None:
         return
     forward = wrapper.forward

@@ -72,7 +72,7 @@ def build_step(
     with tables(model, kind.capacity):
         captured = capture(step, example_inputs(kind, named), state=STATE)
     captured.name = f"{type(model).__name__}_{'decode' if kind.decode else f'prefill{kind.rows}'}"
-    _named_by_model(captured)
+    named_by_model(captured)
     built = build(captured, options, cached=True)
     rest = time.perf_counter() - started - sum(built.stages.values())
     built.stages = {"capture": rest, **built.stages}
@@ -114,7 +114,7 @@ def example_inputs(kind: StepKind, named: bool = True) -> tuple[torch.Tensor, ..
     return ids, ids.clone(), torch.zeros(kind.users, dtype=torch.int32)
 
 
-def _named_by_model(captured: Captured) -> None:
+def named_by_model(captured: Captured) -> None:
     """Paths and modules as the user's model has them, not as they hang in the step."""
     prefix = NET + "."
     for argument in captured.arguments:

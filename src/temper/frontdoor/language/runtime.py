@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -10,22 +9,23 @@ import torch
 from transformers.cache_utils import Cache, DynamicCache, StaticLayer
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
+from temper.compiler.pipeline import Built
 from temper.errors import UsageError
-from temper.frontdoor.language.conversation import Conversation, Store, attach, conversation_of
-from temper.frontdoor.language.entry import StepEntry
+from temper.frontdoor.language.conversation import Conversation, attach, conversation_of
 from temper.frontdoor.language.programs import (
     StepKind,
     bucket,
     build_step,
     rounded_capacity,
 )
+from temper.frontdoor.language.runner import StepRunner
 from temper.frontdoor.language.step import LayerShape, layer_shapes
 from temper.frontdoor.loaded import LoadedGraph
 from temper.options import Options
 
 
-class LanguageRuntime:
-    """Prefill and decode programs of one model; caches of its callers take turns on the device."""
+class LanguageRuntime(StepRunner):
+    """Prefill and decode programs of one decoder-only model."""
 
     def __init__(
         self,
@@ -33,18 +33,9 @@ class LanguageRuntime:
         options: Options,
         keep: Callable[[LoadedGraph], Any] | None = None,
     ) -> None:
-        self.model, self.options, self._keep = model, options, keep
-        self.config: Any = model.config
+        super().__init__(model, options, keep)
         self._layers: list[LayerShape] | None = None
-        self._entries: dict[StepKind, StepEntry] = {}
-        self._stores: dict[tuple[int, int], Store] = {}  # device memory, by users and slots
-        self._on_device: dict[tuple[int, int], Conversation] = {}
-        self._lock = threading.RLock()
-        self.expected = 0  # length that the caller says a text will reach
-        self.last_row_only = False  # the caller reads nothing but the last row's logits
         self.named = _attends_by_name(model)
-
-    # --- programs ---------------------------------------------------------------------------
 
     @property
     def layers(self) -> list[LayerShape]:
@@ -53,42 +44,11 @@ class LanguageRuntime:
             self._layers = layer_shapes(self.model, self.named)
         return self._layers
 
-    @property
-    def compiles(self) -> int:
-        return len(self._entries)
+    def _run(self, kind: StepKind, text: Conversation, *inputs: torch.Tensor) -> torch.Tensor:
+        def build() -> Built:
+            return build_step(self.model, self.layers, kind, self.options, self.named)
 
-    def _run(
-        self, kind: StepKind, conversation: Conversation, *inputs: torch.Tensor
-    ) -> torch.Tensor:
-        entry = self._entries.get(kind)
-        if entry is None or entry.stale():
-            built = build_step(self.model, self.layers, kind, self.options, self.named)
-            store = self._place(conversation)
-            graph = LoadedGraph(built, len(self._entries), store)
-            if self._keep is not None:
-                self._keep(graph)
-            entry = self._entries[kind] = StepEntry(graph, self.model)
-        self._place(conversation)
-        return entry(*inputs)
-
-    def _place(self, conversation: Conversation) -> Store:
-        """Bring a conversation to the device; the one that was there is kept by the host."""
-        key = (conversation.users, conversation.capacity)
-        current = self._on_device.get(key)
-        if current is conversation:
-            return self._stores[key]
-        store = self._stores.get(key)
-        if store is None:
-            store = self._stores[key] = conversation.store
-        else:
-            if current is not None:
-                current.held = {path: tensor.clone() for path, tensor in store.items()}
-                current.live = None
-            for path, tensor in conversation.store.items():
-                store[path].copy_(tensor)
-        conversation.live, conversation.held = store, None
-        self._on_device[key] = conversation
-        return store
+        return self.run(kind, text, build, *inputs)
 
     # --- caches -----------------------------------------------------------------------------
 
@@ -98,10 +58,8 @@ class LanguageRuntime:
         if found is not None:
             return found
         static = bool(cache.layers) and all(isinstance(x, StaticLayer) for x in cache.layers)
-        asked = max(x.max_cache_len for x in cache.layers) if static else self._capacity(length)
-        made = Conversation(
-            self.layers, users, rounded_capacity(asked), self._dtype(), fixed=static
-        )
+        asked = max(x.max_cache_len for x in cache.layers) if static else self.capacity(length)
+        made = Conversation(self.layers, users, rounded_capacity(asked), self.dtype, fixed=static)
         made.limit = asked if static else made.capacity
         filled = int(cache.get_seq_length())
         if filled:
@@ -116,18 +74,6 @@ class LanguageRuntime:
             made.load([x.keys for x in held], [x.values for x in held], filled)
         attach(cache, made)
         return made
-
-    def _capacity(self, length: int) -> int:
-        """Slots of a cache that may grow: what was asked for, or a comfortable next size."""
-        if self.options["max_context"]:
-            return max(int(self.options["max_context"]), length)
-        if self.expected >= length:
-            return self.expected
-        limit = getattr(self.config, "max_position_embeddings", None) or 1 << 30
-        return max(length, min(limit, max(128, 1 << (2 * length - 1).bit_length())))
-
-    def _dtype(self) -> torch.dtype:
-        return next(p.dtype for p in self.model.parameters() if p.is_floating_point())
 
     # --- calls ------------------------------------------------------------------------------
 
@@ -177,7 +123,7 @@ class LanguageRuntime:
                 try_=["a StaticCache with a larger max_cache_len", "a DynamicCache"],
             )
         if needed > text.capacity:
-            text.grow(rounded_capacity(self._capacity(needed)))
+            text.grow(rounded_capacity(self.capacity(needed)))
 
     def _positions(
         self, text: Conversation, real: torch.Tensor, given: torch.Tensor | None, length: int

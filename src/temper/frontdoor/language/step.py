@@ -21,6 +21,7 @@ from temper.graph import cache_ops
 
 NET = "net"  # where the model hangs in a step; its parameters' paths start with this
 STATE = "cache"  # and where the cache does
+CROSS = "cross_"  # names of what is kept of an encoder's result
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,12 @@ class LayerShape:
     value_depth: int
 
 
-class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]
+class CacheLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     """One layer of the cache while a step is captured: it writes, and hands out what to attend."""
 
     is_sliding = False
 
-    def __init__(self, owner: LanguageStep, index: int, step: Step) -> None:
+    def __init__(self, owner: Any, index: int, step: Step) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._owner, self._index, self._step = owner, index, step
         self.is_initialized = True
@@ -74,7 +75,7 @@ class _Layer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         return 0 if self._step.slots is None or self._step.rows else self._step.slots[0]
 
     def get_max_length(self) -> int:
-        return self._owner.length
+        return int(self._owner.length)
 
 
 class LanguageStep(torch.nn.Module):
@@ -106,11 +107,7 @@ class LanguageStep(torch.nn.Module):
         self.choose = choose
         self.cache = torch.nn.Module()
         dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
-        for index, layer in enumerate(layers):
-            for name, depth in (("keys", layer.key_depth), ("values", layer.value_depth)):
-                shape = (users, layer.heads, length, depth)
-                # Neither read nor written here: the tensor itself lives on the device.
-                self.cache.register_buffer(f"{name}_{index}", torch.empty(shape, dtype=dtype))
+        add_cache(self.cache, layers, users, length, dtype)
         self.layer_count = len(layers)
         self.train(model.training)
 
@@ -118,11 +115,11 @@ class LanguageStep(torch.nn.Module):
         self, input_ids: torch.Tensor, position_ids: torch.Tensor, place: torch.Tensor
     ) -> torch.Tensor:
         step = Step(slots=place if self.decode else None, rows=self.rows)
-        cache = Cache(layers=[_Layer(self, i, step) for i in range(self.layer_count)])
+        cache = Cache(layers=[CacheLayer(self, i, step) for i in range(self.layer_count)])
         with contextlib.ExitStack() as stack:
             stack.enter_context(attending(self.net, step, named=self.named))
             if not self.every_row:
-                stack.enter_context(_only_row(self.net, place))
+                stack.enter_context(only_row(self.net, place))
             mask = None
             if self.decode and not self.rows:
                 open_ = (torch.arange(self.length) <= place[:, None])[:, None, None]
@@ -142,8 +139,23 @@ class LanguageStep(torch.nn.Module):
         return made.argmax(-1) if self.choose else made
 
 
+def add_cache(
+    module: torch.nn.Module,
+    layers: Sequence[LayerShape],
+    users: int,
+    length: int,
+    dtype: torch.dtype,
+    prefix: str = "",
+) -> None:
+    """Keys and values of every layer as buffers: shapes alone, the tensors live on the device."""
+    for index, layer in enumerate(layers):
+        for name, depth in (("keys", layer.key_depth), ("values", layer.value_depth)):
+            shape = (users, layer.heads, length, depth)
+            module.register_buffer(f"{prefix}{name}_{index}", torch.empty(shape, dtype=dtype))
+
+
 @contextlib.contextmanager
-def _only_row(model: torch.nn.Module, last: torch.Tensor) -> Iterator[None]:
+def only_row(model: torch.nn.Module, last: torch.Tensor) -> Iterator[None]:
     """The head reads each user's last row alone."""
     head = model.get_output_embeddings()  # type: ignore[operator]
 
