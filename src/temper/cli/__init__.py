@@ -34,6 +34,7 @@ COMMANDS = {
     "report": ("temper.cli.report", "Report a run folder or a profiler CSV."),
     "run": ("temper.cli.run", "Run a script written for the card on the virtual chip."),
     "tune": ("temper.cli.tune", "Search for the fastest setting under an accuracy floor."),
+    "verify": ("temper.cli.verify", "Compare a target with the virtual chip, op by op."),
     "weights": ("temper.cli.weights", "Write, explain and check weight-format overrides."),
 }
 

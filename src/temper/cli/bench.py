@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from temper.cli.model import compile_options
+from temper.cli.model import compile_options, target_option
 from temper.cli.output import console, emit_json, json_option
 from temper.cli.values import Number, Share, Whole, named_values
 from temper.errors import TemperError, UsageError
@@ -24,6 +24,7 @@ from temper.errors import TemperError, UsageError
 )
 @click.argument("model", required=False)
 @compile_options
+@target_option
 @click.option("--trials", default=10, show_default=True, type=Whole(2), help="Timed trials.")
 @click.option("--iterations", type=Whole(1), help="Calls a trial (default: by time).")
 @click.option(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
+from temper.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,15 +22,29 @@ _SHOWN = 10  # rejected rows listed one by one
 @click.command(
     epilog="Examples: 'temper calibrate --evaluate rows.csv', 'temper calibrate --evaluate "
     "rows.csv --json', 'temper calibrate rows.csv more.csv', 'temper calibrate rows.csv "
-    "-o mine.json' and then TEMPER_COST_DATA=mine.json."
+    "-o mine.json' and then TEMPER_COST_DATA=mine.json, 'temper calibrate --from "
+    "ops_perf_results.csv --chip n150'."
 )
-@click.argument("rows_csv", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("rows_csv", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--from", "profile", type=click.Path(path_type=Path), metavar="CSV|FOLDER",
+    help="A device profile of your own card: how far the shipped fit is off on it; with -o, the "
+    "shipped constants corrected for it.",
+)  # fmt: skip
+@click.option("--chip", default="n150", show_default=True, help="The card behind --from.")
 @click.option("--evaluate", is_flag=True, help="Only compare predictions with the rows.")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path), help="Write the constants to this file."
 )
 @json_option
-def command(rows_csv: tuple[Path, ...], evaluate: bool, output: Path | None, as_json: bool) -> None:
+def command(
+    rows_csv: tuple[Path, ...],
+    profile: Path | None,
+    chip: str,
+    evaluate: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
     """Fit the cost model to ROWS_CSV, or check it with --evaluate.
 
     \b
@@ -41,10 +56,38 @@ def command(rows_csv: tuple[Path, ...], evaluate: bool, output: Path | None, as_
     A fit leaves out whole sources in turn, prints the error on them, and replaces the package's
     constants only when it succeeded.
     """
-    if evaluate:
+    if profile is not None:
+        _correct(profile, chip, output, as_json)
+    elif not rows_csv:
+        raise UsageError("temper calibrate needs rows", try_=["ROWS_CSV", "--from CSV"])
+    elif evaluate:
         _evaluate(rows_csv, as_json)
     else:
         _fit(rows_csv, output, as_json)
+
+
+def _correct(profile: Path, chip: str, output: Path | None, as_json: bool) -> None:
+    from temper import chips
+    from temper.run import card_rows
+
+    rows, rejected = card_rows.read(profile, chips.get(chip).arch)
+    found = card_rows.compare(rows, rejected)
+    if output is not None:
+        card_rows.store(found, output)
+    if as_json:
+        emit_json({**found.as_dict(), "stored": str(output) if output else None})
+        return
+    shown = [
+        [family, arch, count, f"{factor:.2f}"]
+        for (family, arch), (factor, count) in sorted(found.factors.items())
+    ]
+    columns = ["family", "arch", "rows", "measured / modelled"]
+    out = console()
+    out.print(table("This card against the shipped fit", columns, shown, right=columns[2:]))
+    out.print(f"{found.rows} rows used, {len(found.rejected)} not")
+    _name(found.rejected)
+    if output is not None:
+        out.print(f"corrected constants in {output}; switch them on: TEMPER_COST_DATA={output}")
 
 
 def _evaluate(rows_csv: Sequence[Path], as_json: bool) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from temper.cli.model import target_option
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.progress import progress, quiet_option
 from temper.cli.values import Number, Picture, Whole
@@ -32,6 +33,7 @@ _WIDE = 132  # columns that the whole table needs
 @click.option("--users", default=32, show_default=True, type=Whole(1), help="With --llm.")
 @click.option("--context", default=1024, show_default=True, type=Whole(1), help="With --llm.")
 @click.option("--chip", default="n150", show_default=True, help="Board to explain for.")
+@target_option
 @click.option("--batch", type=Whole(1), help="Batch of every rung (default: 1, then the best).")
 @click.option("--accuracy/--no-accuracy", default=True, help="Run each rung for its accuracy.")
 @click.option(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,21 @@ if TYPE_CHECKING:
 def option_pairs(help: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """-O name=value, any number of times, as ``pairs``."""
     return click.option("-O", "--option", "pairs", multiple=True, metavar="NAME=VALUE", help=help)
+
+
+def _set_target(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:  # the processes that a command starts see it too
+        os.environ["TEMPER_TARGET"] = value
+
+
+target_option = click.option(
+    "--target",
+    type=click.Choice(["virtual", "ttnn", "auto"]),
+    callback=_set_target,
+    expose_value=False,
+    help="What runs the programs: the virtual chip, a card through ttnn, or the card if one is "
+    "there (default: virtual, or TEMPER_TARGET).",
+)
 
 
 def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:

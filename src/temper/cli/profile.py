@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from temper.cli.model import target_option
 from temper.cli.values import Whole
 from temper.errors import UsageError
 
@@ -34,6 +35,7 @@ from temper.errors import UsageError
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Write the profile of a run whose profiler was killed, from what it had received.",
 )
+@target_option
 @click.argument("command_line", metavar="COMMAND...", nargs=-1, type=click.UNPROCESSED)
 def command(
     output: Path | None, port: int | None, unfinished: Path | None, command_line: tuple[str, ...]

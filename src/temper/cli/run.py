@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import click
 
+from temper.cli.model import target_option
+
 
 @click.command(
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option("--chip", help="Board to model: e75, e150, n150, n300, p100, p150.")
+@target_option
 @click.option(
     "--clock",
     type=click.Choice(["wall", "device", "both"]),
@@ -34,6 +37,7 @@ def command(
       temper run examples/pytorch/mnist_performant.py
       temper run --chip p150 script.py --batch 32
       temper run --clock device benchmark.py
+      temper run --target ttnn script.py
       temper run -m pytest -q tests/test_model.py
     """
     from temper.compat.runner import run_script

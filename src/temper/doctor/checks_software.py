@@ -11,10 +11,38 @@ from temper.doctor import versions
 from temper.doctor.environment import KNOWN_VARIABLES, WRONG_VARIABLES
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Context, Result, check
+from temper.machine.machine import LiveMachine
+from temper.targets.ttnn.environment import (
+    VARIABLE,
+    VERSION,
+    TtnnError,
+    find,
+    make_command,
+    problems,
+)
 
 ARCH_NAMES = tuple(ARCHITECTURES)
 PROFILER_PORT = 8086
 TRACE_REGION = "TT_RUNTIME_TRACE_REGION_SIZE"
+
+
+@check("ttnn-worker", "software")
+def ttnn_worker(context: Context) -> Result:
+    """The environment that runs programs on a card; looked at where it is meant to be used."""
+    live = isinstance(context.machine, LiveMachine)  # not a captured tree of another machine
+    if not live or not (context.has_card or os.environ.get(VARIABLE)):
+        return
+    try:
+        environment = find("n150")
+        wrong = problems(environment)
+    except TtnnError as error:
+        wrong = [error.what]
+    level = context.level("warning")
+    for line in wrong:
+        yield Finding("ttnn-worker", "software", level, line, fix=make_command(),
+                      why="target='ttnn' needs it", source="docs/card.md")  # fmt: skip
+    if not wrong:
+        yield Finding("ttnn-worker", "software", "ok", f"ttnn {VERSION} in {environment.python}")
 
 
 @check("python", "software")

@@ -7,6 +7,7 @@ import time
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -93,6 +94,7 @@ class LoadedGraph:
         self._running: LoadedProgram | None = None
         self.target = choose(options)
         self._recorder = CallRecorder(built, self.target.timing)
+        self._index = index
         export(self.program, built.weights, options, index)
         self._watch(built.weights)
         self._outputs = self._output_plan()
@@ -138,6 +140,8 @@ class LoadedGraph:
         running = self._ready() if first or self._watched.changed() else self._running
         assert running is not None
         phase = phase_of(self.stats.calls, traced=self._trace)
+        if first and self.built.options["backend"] == "codegen_py":
+            self._write_script(inputs)
         dry = self.built.options["dry_run"]
         outputs = self._zeros() if dry else running.run(inputs, phase)
         self._account(started, running.cost(phase), phase)
@@ -197,6 +201,15 @@ class LoadedGraph:
             self._recorder.record(
                 active, cost, started, ended, first=first, replay=replay, once=once
             )
+
+    def _write_script(self, inputs: Sequence[torch.Tensor]) -> None:
+        """The graph as a script of ttnn calls, with the inputs of its first call."""
+        from temper.targets.ttnn.emit import emit  # needed by few, at one call
+
+        options = self.built.options
+        name = f"{options['export_model_name'] or self.program.name}_g{self._index}.py"
+        emit(self.program, _host(self._weights), options, Path(options["export_path"]), inputs,
+             file=name)  # fmt: skip
 
     # --- outputs ------------------------------------------------------------------------------
 

@@ -131,9 +131,11 @@ def _merge(explicit: Mapping[str, tuple[Any, str]]) -> Options:
         else:
             values[option.name] = Value(option.default, "default")
     backend = values["backend"].value
-    if backend.startswith("codegen"):
+    if backend == "codegen_py" and not values["export_path"].value:
+        raise UsageError("backend=codegen_py writes a script", needs="export_path=DIR")
+    if backend in ("codegen_cpp", "codegen_load_py"):
         raise UsageError(
-            f"backend={backend} generates code, which Temper does not do",
-            try_=["backend=default", "export_path=DIR to write the program"],
+            f"backend={backend} is not offered",
+            try_=["backend=codegen_py with export_path=DIR for a Python script", "backend=default"],
         )
     return Options(values)

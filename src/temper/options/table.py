@@ -71,7 +71,7 @@ OPTIONS: tuple[Option, ...] = (
            "fold a multiply (batch norm) into the weights of the convolution before it", "tt-xla",
            levels=_OFF_FROM_1),
     Option("backend", "choice", "default",
-           "execution; code generation is not offered, export_path writes the program", "tt-xla",
+           "codegen_py writes a ttnn script to export_path as well; the others execute", "tt-xla",
            choices=("default", "ttnn_flatbuffer", "codegen_cpp", "codegen_py",
                     "codegen_load_py")),
     Option("enable_trace", "bool", False,

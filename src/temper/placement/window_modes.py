@@ -37,7 +37,22 @@ def window_configs(
     wide = [kept, *found] if kept else found
     for config in [*wide, *(_narrow(op, window, inputs, out, chip, c) for c in wide)]:
         unique.setdefault((config.in_memory, config.out_memory, config.act_block_h), config)
-    return list(unique.values())
+    return [c for c in unique.values() if _keeps_cores(c, kept, window, inputs[0])]
+
+
+def _keeps_cores(
+    config: ConvConfig, kept: ConvConfig | None, window: Window, x: TensorSpec
+) -> bool:
+    """Whether ttnn gives these output shards to an operand that is sharded already.
+
+    It keeps the operand's cores, unless a convolution is told to reshard it; a pool never is.
+    """
+    if not x.memory.sharded:
+        return True
+    if config.in_memory == x.memory:
+        return kept is not None and config.out_memory == kept.out_memory
+    rows = ceil_div(window.in_rows, config.in_shard[0])
+    return not window.pool or rows == ceil_div(window.out_rows, config.out_shard[0])
 
 
 def _narrow(
@@ -119,7 +134,9 @@ def _adopted(
     config = _choose(op, window, inputs, out, chip, memory.sharding, 0, split)
     budget = chip.sram_usable_bytes * WINDOW_SHARE
     fits = own_peak_bytes(config, inputs[0], out, pool=window.pool) <= budget
-    return config if fits and config.in_memory == memory else None
+    # The result keeps the operand's cores, those too that would have no rows.
+    full = ceil_div(window.out_rows, config.out_shard[0]) == split[0]
+    return config if fits and full and config.in_memory == memory else None
 
 
 def _split_of(spec: TensorSpec) -> tuple[int, int]:

@@ -13,6 +13,10 @@ def device_codes(program: Program, op: Op) -> list[str]:
         return []
     if op.kind == "Reshape" and is_view(inputs[0], outputs[0]):
         return []
+    if op.kind == "Upsample" and op.attr("mode") == "bilinear":
+        around = [f"{name}DeviceOperation" for name in
+                  ("InterleavedToSharded", "Halo", "UpSample", "ShardedToInterleaved")]  # fmt: skip
+        return around
     if op.kind == "ConvTranspose2d":
         return ["Conv2dDeviceOperation"]
     if op.kind == "Permute" and inputs[0].layout == "tile" and _swaps_two(op.attr("dims")):

@@ -14,22 +14,31 @@ from temper.targets.virtual.executor import Executor
 
 
 def evaluate(
-    program: Program, weights: Mapping[str, torch.Tensor], plan: Plan
+    program: Program,
+    weights: Mapping[str, torch.Tensor],
+    plan: Plan,
+    state: Mapping[str, torch.Tensor] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """The numbers of every constant that the plan uploads, by value name.
 
     Const-eval runs in float32 on the host, as for the virtual chip. Weights that ttnn prepares
-    are given raw.
+    are given raw. State starts as ``state`` has it, by the name of its tensor, else as zeros.
     """
-    names = list(dict.fromkeys(upload.value for upload in plan.constants))
+    held = {}
+    for name, path in program.state.items():
+        given = (state or {}).get(path)
+        shape = program.spec(name).shape
+        held[name] = np.zeros(shape, np.float32) if given is None else _array(given)
+    wanted = dict.fromkeys(upload.value for upload in plan.constants)
+    names = [name for name in wanted if name not in held]
     run_time = {out for op in program.ops if op.kind == "PrepareConvWeight" for out in op.outputs}
     late = tuple(
         op for op in program.ops if op.kind == "PrepareConvWeight" and set(op.outputs) & set(names)
     )
     const_ops = (*program.const_ops, *late) if run_time & set(names) else program.const_ops
-    part = program.replace(ops=(), inputs=(), const_ops=const_ops, outputs=tuple(names))
+    part = program.replace(ops=(), inputs=(), const_ops=const_ops, outputs=tuple(names), state={})
     values = Executor(part, weights).run([])
-    return {name: _array(value) for name, value in zip(names, values, strict=True)}
+    return held | {name: _array(value) for name, value in zip(names, values, strict=True)}
 
 
 def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:

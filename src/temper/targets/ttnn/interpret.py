@@ -72,10 +72,10 @@ class Interpreter:
         kind = np.int32 if upload["integer"] else np.float32
         array = np.ascontiguousarray(data, dtype=kind).reshape(upload["shape"])
         dtype, layout = self.evaluate(upload["dtype"]), self.evaluate(upload["layout"])
+        host = self.ttnn.Tensor(array, dtype, layout=layout)
         if upload["on_host"]:
-            return self.ttnn.Tensor(array, dtype, layout=layout)
-        memory = self.evaluate(upload["memory"])
-        return self.ttnn.Tensor(array, dtype, self.device, layout, memory)
+            return host
+        return self.ttnn.to_device(host, self.device, self.evaluate(upload["memory"]))
 
     def load(self, constants: dict[str, Any]) -> None:
         """Upload the constants by value name and prepare what ttnn prepares."""

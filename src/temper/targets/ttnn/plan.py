@@ -11,6 +11,7 @@ from temper.program import Op, Program, TensorSpec
 from temper.program.simulate import resident_values, storage
 from temper.targets.ttnn import (
     table_data,  # noqa: F401  (each module registers its rows)
+    table_decode,  # noqa: F401  (each module registers its rows)
     table_matrix,  # noqa: F401  (each module registers its rows)
 )
 from temper.targets.ttnn.expressions import (
@@ -82,15 +83,15 @@ class Plan:
             "name": self.name,
             "chip": self.chip,
             "options": self.options,
-            "constants": [_upload_json(u) for u in self.constants],
+            "constants": [upload_json(u) for u in self.constants],
             "setup": [_step_json(s) for s in self.setup],
-            "inputs": [_upload_json(u) for u in self.inputs],
+            "inputs": [upload_json(u) for u in self.inputs],
             "steps": [_step_json(s) for s in self.steps],
             "outputs": self.outputs,
         }
 
 
-def _upload_json(upload: Upload) -> dict[str, Any]:
+def upload_json(upload: Upload) -> dict[str, Any]:
     spec = upload.spec
     return {
         "name": upload.name,
@@ -114,7 +115,7 @@ def _step_json(step: Step) -> dict[str, Any]:
         "free": list(step.free),
         "operands": list(step.operands),
         "checks": [_check_json(name, spec) for name, spec in step.checks],
-        "results": [_upload_json(Upload(n, n, s.shape, s)) for n, s in step.checks],
+        "results": [upload_json(Upload(n, n, s.shape, s)) for n, s in step.checks],
     }
 
 
@@ -153,10 +154,19 @@ class _Planner:
         self.owner = {n: o for n, o in storage(program).items() if n != o}
         self.prepared: set[str] = set()
         self.biases: dict[tuple[str, str], str] = {}
+        # A write in place gives no new tensor: its result is the tensor that it wrote to.
+        self.renamed = {
+            out: self.owner[out]
+            for op in program.ops
+            if op.info.in_place
+            for out in op.outputs
+            if out in self.owner
+        }
 
     def plan(self, options: dict[str, Any]) -> Plan:
         program = self.program
-        self.made = Plan(program.name, program.chip, options, outputs=list(program.outputs))
+        outputs = [self.renamed.get(name, name) for name in program.outputs]
+        self.made = Plan(program.name, program.chip, options, outputs=outputs)
         self.made.inputs = [
             Upload(n, n, program.spec(n).shape, program.spec(n)) for n in program.inputs
         ]
@@ -193,7 +203,10 @@ class _Planner:
     def _constant(self, name: str) -> None:
         program = self.program
         spec = program.spec(name)
-        readers = [program.ops[i] for i in self.readers[name]]
+        readers = [program.ops[i] for i in self.readers.get(name, [])]
+        if name in program.state:
+            self.made.constants.append(Upload(name, name, spec.shape, spec))
+            return
         kinds = {op.kind for op in readers}
         maker = self.const_maker.get(name)
         if maker is not None and maker.kind == "PrepareConvWeight" and kinds & _CONVOLUTIONS:
@@ -228,7 +241,8 @@ class _Planner:
             self._setup(row, weight, prepare_weight(row, raw), raw)
         if len(row.names) < 3:
             return row
-        return replace(row, renamed={row.names[2]: self._bias(row, row.names[2])})
+        bias = {row.names[2]: self._bias(row, row.names[2])}
+        return replace(row, renamed={**row.renamed, **bias})
 
     def _bias(self, row: Row, bias: str) -> str:
         key = (bias, row.names[1])
@@ -252,7 +266,16 @@ class _Planner:
             return True
         readers = [self.program.ops[i].kind for i in self.readers.get(op.outputs[0], [])]
         wanted = {"InterleavedToSharded": ["Halo"], "FillPad": ["Reduce"]}.get(op.kind)
+        if op.kind == "Reshard" and readers == ["Halo"]:
+            return self._window_of(op.outputs[0]) != "Pool2d"  # a convolution reshards by itself
         return wanted is not None and readers == wanted
+
+    def _window_of(self, name: str) -> str:
+        """The kind of the window that a tensor is made for."""
+        op = self.program.ops[self.readers[name][0]]
+        while op.kind in ("Halo", "Move"):
+            op = self.program.ops[self.readers[op.outputs[0]][0]]
+        return op.kind
 
     def _given(self, name: str) -> str:
         """The tensor that a call reads: what the ops before it that ttnn runs by itself read."""
@@ -269,8 +292,8 @@ class _Planner:
             names = (self._given(names[0]), *names[1:])
         last = bool(names) and program.spec(names[0]).memory.sharded
         last = last and self._dies_with(names[0], ops)
-        moved = any(program.ops[i].kind == "Move" for i in ops)
-        row = Row(op, program, self.chip, names, last=last, moved=moved)
+        inside = frozenset(program.ops[i].kind for i in ops)
+        row = Row(op, program, self.chip, names, self.renamed, last=last, inside=inside)
         inner = [name for i in ops for name in (*program.ops[i].inputs, *program.ops[i].outputs)]
         dead = [
             name
@@ -286,12 +309,17 @@ class _Planner:
                 op.kind,
                 calls,
                 tuple(dead),
-                tuple((n, program.spec(n)) for n in op.outputs),
+                () if self._own_form(op) else tuple((n, program.spec(n)) for n in op.outputs),
                 f"{op.source.file}:{op.source.line}" if op.source.file else "",
                 row.label,
                 tuple(dict.fromkeys(names)),
             )
         )
+
+    def _own_form(self, op: Op) -> bool:
+        """Results that have no spec of ours: writes in place, and grouped weights, which ttnn
+        spreads to a dense matrix."""
+        return op.info.in_place or (op.kind == "PrepareConvWeight" and op.attr("groups") > 1)
 
     def _calls(self, row: Row) -> tuple[Call, ...]:
         op = row.op
@@ -301,7 +329,7 @@ class _Planner:
             return (Call(op.outputs, self._prepared_now(row)),)
         if op.kind not in TABLE:
             raise refused(row, "the table has no row for it")
-        return (Call(op.outputs, TABLE[op.kind](row)),)
+        return (Call(() if op.info.in_place else op.outputs, TABLE[op.kind](row)),)
 
     def _prepared_now(self, row: Row) -> Make:
         """Level 0 prepares weights at every call."""

@@ -74,9 +74,8 @@ def tensor(array, shape, dtype, layout, device=None, memory_config=None):
     """A ttnn tensor from numbers of the host."""
     whole = dtype in (ttnn.int32, ttnn.uint32, ttnn.uint16, ttnn.uint8)
     data = np.ascontiguousarray(array, np.int32 if whole else np.float32).reshape(shape)
-    if device is None:
-        return ttnn.Tensor(data, dtype, layout=layout)
-    return ttnn.Tensor(data, dtype, device, layout, memory_config)
+    host = ttnn.Tensor(data, dtype, layout=layout)
+    return host if device is None else ttnn.to_device(host, device, memory_config)
 
 
 def numbers(value):

@@ -22,7 +22,7 @@ class Row:
     chip: Chip
     names: tuple[str, ...]  # the op's inputs, windows' already without their halo
     renamed: Mapping[str, str] = field(default_factory=dict)  # values in ttnn's prepared form
-    moved: bool = False  # a window's halo is moved up before the window runs
+    inside: frozenset[str] = frozenset()  # kinds of the ops that the call runs, its own included
     last: bool = False  # the first input is read here for the last time and owns its memory
 
     @property

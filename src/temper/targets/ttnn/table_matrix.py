@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from temper.program.matmul_config import (
+    DRAM_SHARDED,
     MULTI_CORE,
     REUSE,
     REUSE_1D,
@@ -45,6 +46,12 @@ def program_config(row: Row, config: MatmulConfig, activations: list[Make]) -> M
     """The program config object; None for the simplest program, which ttnn picks by itself."""
     if config.name == MULTI_CORE:
         return None
+    if config.name == DRAM_SHARDED:
+        return Make(f"ttnn.{config.name}ProgramConfig", kwargs={
+            "in0_block_w": config.in0_block_w, "per_core_M": config.per_core_m,
+            "per_core_N": config.per_core_n,
+            "fused_activation": activations[0] if activations else None,
+        })  # fmt: skip
     kwargs: dict[str, Any] = {
         "compute_with_storage_grid_size": coordinate(*config.grid),
         "in0_block_w": config.in0_block_w,

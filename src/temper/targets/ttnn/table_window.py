@@ -18,7 +18,8 @@ def conv_config(row: Row) -> Make:
         "weights_dtype": dtype(row.inputs[1].format),
         "activation": activations[0] if activations else None,
         "deallocate_activation": row.last,
-        "reallocate_halo_output": row.moved,
+        "reallocate_halo_output": "Move" in row.inside,
+        "reshard_if_not_optimal": "Reshard" in row.inside,
         "output_layout": layout(row.out.layout),
     }
     if row.out.memory.sharded:
@@ -69,7 +70,7 @@ def pool(row: Row) -> Make:
         "kernel_size": list(row.attr("kernel")), "stride": list(row.attr("stride")),
         "padding": list(row.attr("padding")), "ceil_mode": bool(row.attr("ceil_mode")),
         "memory_config": row.memory, "dtype": dtype(row.out.format),
-        "output_layout": layout(row.out.layout), "reallocate_halo_output": row.moved,
+        "output_layout": layout(row.out.layout), "reallocate_halo_output": "Move" in row.inside,
         "deallocate_input": row.last,
     }  # fmt: skip
     if row.out.memory.sharded and not row.inputs[0].memory.sharded:
@@ -80,6 +81,13 @@ def pool(row: Row) -> Make:
     if row.attr("divisor") is not None:
         kwargs["divisor_override"] = row.attr("divisor")
     return Make("ttnn.avg_pool2d", (), kwargs)
+
+
+@call("Upsample")
+def upsample(row: Row) -> Make:
+    scale = [int(s) if float(s).is_integer() else float(s) for s in row.attr("scale")]
+    kwargs = {"mode": row.attr("mode"), "memory_config": row.memory}
+    return Make("ttnn.upsample", (row.ref(0), scale), kwargs)
 
 
 def prepare_weight(row: Row, weight: str) -> Make:

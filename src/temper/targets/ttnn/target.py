@@ -83,7 +83,7 @@ class TtnnProgram:
         self._load = load
         self.program = load.program
         self.plan = plan_of(load.program, load.options)
-        self._number = next(_numbers)
+        self.number = next(_numbers)
         self._on: Any = None  # the worker that holds the program
         self._constants: dict[str, Any] | None = None
         self._weights = load.weights
@@ -99,12 +99,12 @@ class TtnnProgram:
         if self._on is running:
             return running
         if self._constants is None:
-            self._constants = evaluate(self.program, self._weights, self.plan)
+            self._constants = evaluate(self.program, self._weights, self.plan, self._load.state)
         handle, path = tempfile.mkstemp(prefix="temper-constants-", suffix=".safetensors")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(dump(self._constants))
-            asked = {"do": "load", "program": self._number, "plan": self.plan.to_json(),
+            asked = {"do": "load", "program": self.number, "plan": self.plan.to_json(),
                      "constants": path}  # fmt: skip
             checked(running.ask(asked)[0])
         finally:
@@ -126,7 +126,7 @@ class TtnnProgram:
         runner = host_op_runner(self.program) if self.plan.host_ops else None
         for _ in range(2):
             running = self._prepare()
-            asked = {"do": "run", "program": self._number, "phase": self._phase(phase)}
+            asked = {"do": "run", "program": self.number, "phase": self._phase(phase)}
             try:
                 reply, made = running.ask(asked, arrays, runner)
             except WorkerDied:
@@ -187,7 +187,7 @@ class TtnnProgram:
 
     def close(self) -> None:
         if self._on is not None and self._on.alive:
-            self._on.ask({"do": "unload", "program": self._number})
+            self._on.ask({"do": "unload", "program": self.number})
         self._on = None
 
 
