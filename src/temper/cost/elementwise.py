@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
 from temper.cost.records import Physics
 from temper.cost.sfpu import chain_cycles, plain_name
 from temper.cost.sfpu import cycles as cycles_of
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory, letter
-from temper.program.tensor import TensorSpec
+from temper.program.tensor import TILE, TensorSpec, ceil_div
 
 # Unpack, one FPU pass and pack of one tile when nothing else limits (FACTS 2.3, 2.5).
-TILE_CYCLES = 110.0
+TILE_CYCLES = 80.0
 
+# 1024 stores of a core that spreads a row or column over a tile.
+FILL_CYCLES = 2000.0
 # From a request to its answer, over half of the chip.
-WAIT_NS = {"dram": 500.0, "sram": 200.0}
+WAIT_NS = {"dram": 750.0, "sram": 300.0}
 
 
 def memory_kind(work: Work) -> str:
@@ -29,6 +35,14 @@ def _likely_grid(spec: TensorSpec, offered: int) -> int:
     """Profiler files name all offered cores for some sharded kernels; shards are even."""
     tiles = spec.tiles
     return next((c for c in range(min(offered, 64), 0, -1) if tiles % c == 0), 1)
+
+
+def _start(work: Work, tensors: Sequence[TensorSpec]) -> dict[str, float]:
+    """Launch and first pages; about half of the floor is the way to DRAM and back."""
+    serial = work.launch()
+    if all(kind_of_memory(spec) == "sharded" for spec in tensors):
+        return {**serial, "launch": serial["launch"] / 2, "first": 0.0}
+    return {**serial, "first": work.page_ns(work.x) * 4}
 
 
 def _stream(
@@ -59,7 +73,7 @@ def _stream(
         family,
         variant,
         cores,
-        {**work.launch(), "first": work.page_ns(work.x) * 4},
+        _start(work, (*inputs, y)),
         {
             "dram": work.dram_ns(bytes_dram),
             "noc": max(reads, writes) * (per_core / rounds if rounds else 1.0) + 1e-3,
@@ -113,7 +127,14 @@ def binary(work: Work) -> Physics:
     operand = _operand(work)
     formats = ",".join(dict.fromkeys(SHORT[s.format] for s in (*work.inputs[:2], work.y)))
     engine = ("fpu" if matrix else "sfpu") + ("+" if fused else "")
-    return _stream(work, (memory_kind(work), engine, formats, operand), cycles, "binary", 2)
+    base = _stream(work, (memory_kind(work), engine, formats, operand), cycles, "binary", 2)
+    # The reader spreads a row or column over a tile element by element: a row for each tile, a
+    # column once for all tiles of its row.
+    mine = math.ceil(work.y.tiles / base.cores)
+    if operand == "column":
+        mine = math.ceil(mine / ceil_div(work.y.shape[-1] if work.y.shape else 1, TILE))
+    fill = work.cycles_ns(mine * FILL_CYCLES) if operand in ("row", "column") else 0.0
+    return replace(base, serial={**base.serial, "fill": fill})
 
 
 _MATRIX_FORMATS = frozenset({"bfloat16", "bfloat8_b", "bfloat4_b", "bfloat2_b", "float32"})

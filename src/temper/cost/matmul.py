@@ -84,6 +84,7 @@ def physics(work: Work) -> Physics:
     # A core asks for the tiles that it then sends on (or keeps) one by one.
     read_a = 0.0 if kind_of_memory(a) == "sharded" else work.page_ns(a)
     read_b = 0.0 if b.memory.sharded else work.page_ns(b)
+    write_y = 0.0 if kind_of_memory(y) == "sharded" else work.page_ns(y)
     variant = (
         name,
         f"{kind_of_memory(a)}-{kind_of_memory(b)}-{kind_of_memory(y)}",
@@ -93,7 +94,12 @@ def physics(work: Work) -> Physics:
         "matmul",
         variant,
         cores,
-        {**work.launch(), "blocks": 300.0 * blocks, "sfpu": work.epilogue_ns(share)},
+        {
+            **work.launch(),
+            "blocks": 300.0 * blocks,
+            "sfpu": work.epilogue_ns(share),
+            "noc_y": share * write_y,
+        },
         {
             "compute": work.products_ns(float(macs), phases, 1),
             "unpack": work.cycles_ns(macs * (size_b / 64 / osh + size_a / 64 / osw)),
