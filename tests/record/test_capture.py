@@ -246,3 +246,16 @@ def test_tt_profile_keeps_the_readings_of_a_card(
     assert rows[0]["temperature_c"] == "46.0"  # as the tree's hwmon says: 46000 thousandths
     [card] = read_run(tmp_path / "run").meta["cards"]
     assert card["power_w"] == {"min": 38.0, "mean": 38.0, "max": 38.0}
+
+
+def test_a_failed_conftest_is_named_as_the_cause(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text("import a_module_that_is_not_there\n")
+    (tmp_path / "test_x.py").write_text("def test_x():\n    pass\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "temper.frontdoor.tt_profile",
+         f"{sys.executable} -m pytest -p no:cacheprovider test_x.py"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 4
+    assert "conftest.py failed to import" in done.stderr
+    assert "ran a model" not in done.stderr

@@ -29,6 +29,12 @@ ADVICE = """nothing connected on port {port}, so there is no profile.
   else    the environment was cleared (sudo, env -i, a container): keep {variable};
           or a dangling profiler is in the way: end it, or take another port with -p"""
 _SHELL = {126: "cannot be executed", 127: "was not found"}
+# What pytest's exit codes say of a run in which no test began.
+_PYTEST = {
+    2: "pytest could not collect the tests: a test file, or what it imports, failed",
+    4: "pytest did not begin: conftest.py failed to import, or the arguments name no test",
+    5: "pytest found no test to run",
+}
 
 
 def profile_command(
@@ -81,7 +87,7 @@ def profile_command(
         )
         if not run.op_count:
             capture.remove()
-            _explain_empty(server, code)
+            _explain_empty(server, code, command)
             remove_empty(made)
             return code
         written = _write(run, directory, csv)
@@ -150,10 +156,13 @@ def _write(run: Run, directory: Path, csv: Path | None) -> int:
     return 0
 
 
-def _explain_empty(server: CaptureServer, code: int) -> None:
+def _explain_empty(server: CaptureServer, code: int, command: str) -> None:
     if code:
         say(f"the command {_SHELL.get(code, f'ended with exit code {code}')}")
     if code in _SHELL:
+        return
+    if code in _PYTEST and "pytest" in command:
+        say(f"{_PYTEST[code]}; its own message stands above")
         return
     if server.accepted:
         say("the command started temper but ran no op on the chip, so there is no profile")

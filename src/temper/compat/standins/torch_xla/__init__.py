@@ -9,9 +9,10 @@ from typing import Any
 import torch
 
 from temper.compat.dynamo_names import register_if_late
-from temper.compat.missing import getattr_for
+from temper.compat.missing import getattr_for, note
 from temper.compat.torch_device import take_xla_for_tt, tt_device
 from temper.compat.xla_options import translate
+from temper.options import resolve
 from temper.options import set_custom_compile_options as _set_options
 
 __version__ = torch.__version__.split("+")[0] + "+temper"
@@ -46,6 +47,12 @@ def device_count() -> int:
 
 def sync(wait: bool = False, reset_scope: bool = True) -> None:
     """Calls run at once on the virtual chip, so there is nothing to wait for."""
+    if resolve()["export_path"]:
+        note(
+            "export_path of eager ops",
+            "export_path writes the graphs that torch.compile makes; ops that run by themselves "
+            "on the device make none",
+        )
 
 
 @contextlib.contextmanager
