@@ -16,7 +16,7 @@ from temper.chips import Chip
 from temper.cost import estimate_op
 from temper.program import DRAM, Op, TensorSpec
 from temper.program.index_map import IndexMap
-from temper.program.index_moves import Move, moves
+from temper.program.index_moves import Move, moves, moves_cut_last
 from temper.program.row_table import as_rows
 from temper.program.tensor import SRAM, TILE, Layout
 
@@ -47,10 +47,13 @@ def ways(chart: IndexMap, before: TensorSpec, after: TensorSpec, *, gather: bool
     steps = moves(chart)
     if steps is None or any(step.kind == "flip" for step in steps):
         return
-    yield tuple(_in(steps, before, after, "tile"))
-    if before.format not in _ROWED:
-        return
-    yield tuple(_in(steps, before, after, "row_major"))
+    layouts: tuple[Layout, ...] = ("tile",)
+    if before.format in _ROWED:
+        layouts = ("tile", "row_major")
+    for spelled in (steps, moves_cut_last(chart)):
+        if spelled is not None:
+            for layout in layouts:
+                yield tuple(_in(spelled, before, after, layout))
     if gather and before.format == "bfloat16" and not chart.is_reshape:
         looked_up = _looked_up(chart, before, after)
         if looked_up is not None:

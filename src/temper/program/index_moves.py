@@ -63,6 +63,47 @@ def moves(chart: IndexMap) -> list[Move] | None:
     return _without_detours(chart.source, steps)
 
 
+def moves_cut_last(chart: IndexMap) -> list[Move] | None:
+    """The same with the slice behind the permute: the source is turned once for all its slices.
+
+    Only for maps that pick single places of some axes and take the others whole.
+    """
+    digits = sorted(((s, n) for n, s in chart.factors), reverse=True)
+    if any(s <= 0 for s, _ in digits) or (chart.offset == 0 and chart.is_bijection):
+        return None
+    sizes, begins = [], []  # picked digits and whole ones, from the most significant down
+    above, left = math.prod(chart.source), chart.offset
+    order: list[tuple[int, int]] = []  # (stride, place among the sizes) of whole digits
+    for stride, count in [*digits, (1, 1)]:
+        if stride * count and above % (stride * count):
+            return None
+        picked = above // (stride * count)
+        if picked > 1:
+            begin, left = divmod(left, stride * count)
+            sizes.append(picked)
+            begins.append(begin)
+        if count > 1:
+            order.append((stride, len(sizes)))
+            sizes.append(count)
+            begins.append(-1)
+        above = stride
+    if left or -1 not in begins:
+        return None
+    places = dict(order)
+    singles = [i for i, b in enumerate(begins) if b >= 0]
+    dims = [*singles, *(places[stride] for _, stride in chart.factors)]
+    turned = tuple(sizes[i] for i in dims)
+    cut = tuple(1 if k < len(singles) else size for k, size in enumerate(turned))
+    firsts = tuple(max(0, begins[i]) for i in dims)
+    steps = [
+        Move("reshape", tuple(sizes)),
+        Move("permute", turned, tuple(dims)),
+        Move("slice", cut, firsts),
+        Move("reshape", chart.shape),
+    ]
+    return _without_detours(chart.source, steps)
+
+
 def _without_detours(source: tuple[int, ...], steps: Sequence[Move]) -> list[Move]:
     """Of reshapes in a row the last one counts, and that only if it changes anything."""
     made: list[Move] = []
