@@ -225,7 +225,7 @@ def test_windows_of_a_shifted_image_are_one_gather_each_way() -> None:
     x = torch.randn(2, 196, 64, generator=torch.Generator().manual_seed(3))
     built = build(Function(windows), x)
     assert kinds(built)["Embeddings"] == 2
-    assert set(moved(built)) <= {"Untilize"}
+    assert set(moved(built)) <= {"Untilize", "Slice"}
     assert pcc(windows(x), run(built, x).float()) > 0.999
 
 

@@ -28,7 +28,7 @@ def lower_gather_rows(b: Builder, node: Node) -> Value:
     rows = b.in_layout(b.on_device(b.plain(b[node.args[0]])), "row_major")
     flat = (volume(rows.shape[:-1]), rows.shape[-1])
     table = b.emit("Reshape", [rows], flat, dtype, name=rows.name, layout="row_major")
-    places = b.in_layout(b.on_device(b[node.args[1]]), "row_major")
+    places = b.on_device(b.in_layout(b.on_device(b[node.args[1]]), "row_major"), "uint32")
     return b.emit("Embeddings", [places, table], shape, dtype, name=node.name)
 
 

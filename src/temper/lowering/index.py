@@ -26,6 +26,8 @@ def _embed(
     b: Builder, table: Value, ids: Value, shape: Sequence[int], dtype: torch.dtype, name: str
 ) -> Value:
     rows = b.in_layout(b.on_device(ids), "row_major")
+    if ids.const:  # known now, so the sign that a lookup does not take goes now
+        rows = b.on_device(rows, "uint32")
     return b.emit(
         "Embeddings", [rows, b.in_layout(b.on_device(table), "row_major")], shape, dtype, name=name
     )

@@ -50,12 +50,14 @@ class Draft:
         """A constant of row numbers as an embedding reads it."""
         assert self.held is not None
         stem = f"constant.rows{len(self.held)}"
-        value, ready = stem, f"{stem}__2"
+        value, rowed, ready = stem, f"{stem}__2", f"{stem}__3"
         self.held[stem] = torch.from_numpy(rows)
         self.weights[value] = stem
         self.values[value] = TensorSpec(rows.shape, "int32")
-        self.values[ready] = TensorSpec(rows.shape, "int32", "row_major")
-        self.const_ops.append(Op("Untilize", (value,), (ready,), {}))
+        self.values[rowed] = TensorSpec(rows.shape, "int32", "row_major")
+        self.values[ready] = TensorSpec(rows.shape, "uint32", "row_major")
+        self.const_ops.append(Op("Untilize", (value,), (rowed,), {}))
+        self.const_ops.append(Op("Typecast", (rowed,), (ready,), {}))
         return ready
 
     def maker(self, name: str) -> Op | None:

@@ -102,8 +102,15 @@ def _looked_up(chart: IndexMap, before: TensorSpec, after: TensorSpec) -> Way | 
     flat = replace(rows, shape=(prod(rows.shape[:-1]), rows.shape[-1]))
     if flat != rows:
         way.append(Step("Reshape", (), flat))
-    key = (table.rows.shape, table.rows.tobytes())
-    return (*way, Step("Embeddings", (), replace(after, shape=table.shape), key))
+    # Tiles come straight out of the lookup where its rows fill them.
+    full = table.filled(TILE) if after.layout == "tile" else table
+    key = (full.rows.shape, full.rows.tobytes())
+    way.append(Step("Embeddings", (), replace(after, shape=full.shape), key))
+    if full is not table:
+        cut = Move("slice", table.shape, (0,) * len(table.shape))
+        kind, attrs = _described(cut, len(table.shape))
+        way.append(Step(kind, tuple(attrs.items()), replace(after, shape=table.shape)))
+    return tuple(way)
 
 
 def time_ns(way: Way, before: TensorSpec, chip: Chip, *, sram: bool) -> float:

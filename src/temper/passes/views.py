@@ -17,6 +17,7 @@ from temper.options import Options
 from temper.program.index_map import IndexMap, identity
 from temper.program.index_moves import moves
 from temper.program.row_table import Chart, RowTable, as_rows, joined
+from temper.program.tensor import TILE
 
 aten = torch.ops.aten
 
@@ -274,8 +275,14 @@ class Writer:
             if table.is_reshape:
                 made = self.graph.call_function(aten.reshape.default, (base, list(table.shape)))
             else:
-                places = self.captured.constant(torch.from_numpy(table.rows), like.name)
+                # Rows that fill tiles come out of the lookup as tiles.
+                full = table.filled(TILE)
+                places = self.captured.constant(torch.from_numpy(full.rows), like.name)
                 made = self.graph.call_function(gather_rows, (base, places))
+                if full is not table:
+                    inherit(made, like, base.meta["val"].new_empty(full.shape))
+                    cut = (full.rows.ndim - 1, 0, table.rows.shape[-1])
+                    made = self.graph.call_function(aten.slice.Tensor, (made, *cut))
             inherit(made, like, base.meta["val"].new_empty(table.shape))
         return made
 

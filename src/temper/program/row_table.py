@@ -108,6 +108,12 @@ class RowTable:
         """Some places of one axis, in any order."""
         return self._with(self.rows.take(places, axis=dim)) if self._lead(dim) else None
 
+    def filled(self, multiple: int) -> RowTable:
+        """The last axis of rows made up to a multiple by rows that nobody reads."""
+        short = -self.rows.shape[-1] % multiple
+        edges = [(0, 0)] * (self.rows.ndim - 1) + [(0, short)]
+        return RowTable(self.source, np.pad(self.rows, edges, mode="edge")) if short else self
+
     def of_rows(self, width: int) -> RowTable:
         """The same rows with another width."""
         return RowTable((*self.source[:-1], width), self.rows)
