@@ -114,3 +114,29 @@ def test_an_encoder_decoder_generates_with_beams_and_without() -> None:
         assert torch.equal(compiled.generate(**given, do_sample=False), wanted)
     names = {graph.program.name for graph in compiled.loaded}
     assert {f"{type(net).__name__}_first32", f"{type(net).__name__}_decode"} <= names
+
+
+class _Experts(torch.nn.Module):
+    """Tokens that are sorted by expert, times their experts' matrices."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.experts = torch.nn.Parameter(torch.randn(4, 32, 48, dtype=torch.bfloat16))
+
+    def forward(self, rows: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
+        counts = torch.histc(chosen.float(), bins=4, min=0, max=3)
+        ends = counts.cumsum(0).to(torch.int32)
+        return torch._grouped_mm(rows, self.experts, offs=ends)
+
+
+def test_grouped_matmuls_of_experts_run_on_the_chip() -> None:
+    torch.manual_seed(0)
+    net = _Experts().eval()
+    rows = torch.randn(20, 32, dtype=torch.bfloat16)
+    chosen = torch.tensor([0] * 8 + [1] * 4 + [3] * 8)  # nobody chose the third expert
+    compiled = temper.compile(net)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(rows, chosen), net(rows, chosen), rtol=0.02, atol=0.1)
+    kinds = {op.kind for graph in compiled.loaded for op in graph.program.ops}
+    assert "SparseMatmul" in kinds
+    assert not {"Host", "Scatter"} & kinds

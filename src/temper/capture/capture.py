@@ -24,6 +24,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from temper.capture.expert_paths import EXPERT_PATHS
 from temper.capture.fast_paths import FAST_PATHS
 from temper.errors import CompileError
 from temper.graph.captured import Argument, Captured
@@ -38,7 +39,7 @@ def _decompositions() -> Any:
     for op in list(table.keys()):  # type: ignore[no-untyped-call]
         if op in KEPT_OPS:
             del table[op]
-    for op, parts in FAST_PATHS.items():
+    for op, parts in {**FAST_PATHS, **EXPERT_PATHS}.items():
         table[op] = parts
     return table
 
