@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
+from temper.cli.region import region_options
 from temper.cli.values import Share, Whole
 
 if TYPE_CHECKING:
     from temper.report.compare import Comparison
+    from temper.run.regions import Region
 
 
 @click.command(
@@ -35,9 +37,17 @@ if TYPE_CHECKING:
     show_default=True,
     help="Which calls of run folders to compare.",
 )
+@region_options
 @json_option
 def command(
-    before: Path, after: Path, allowed: float | None, limit: int, calls: str, as_json: bool
+    before: Path,
+    after: Path,
+    allowed: float | None,
+    limit: int,
+    calls: str,
+    region: Region,
+    chip: str | None,
+    as_json: bool,
 ) -> None:
     """Compare two run folders or ops CSVs: faster, slower, appeared, vanished.
 
@@ -47,7 +57,8 @@ def command(
     from temper.report.compare import compare
     from temper.run.opening import open_profile
 
-    compared = compare(open_profile(before), open_profile(after), calls)
+    first, second = (open_profile(path, region=region, chip=chip or "") for path in (before, after))
+    compared = compare(first, second, calls)
     failed = allowed is not None and compared.ratio > allowed
     if as_json:
         emit_json({**compared.as_dict(), "gate": allowed, "failed": failed})

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
+from temper.cli.region import region_options
 from temper.cli.values import Whole
+
+if TYPE_CHECKING:
+    from temper.report.judge import Judged
+    from temper.run.regions import Region
 
 
 @click.command(
     epilog="Examples: 'temper report results/perf/device_ops_perf_trace', "
     "'temper report ops_perf_results.csv --by module', "
-    "'temper report DIR --html report.html', 'temper report DIR --calls first'."
+    "'temper report DIR --html report.html', 'temper report DIR --calls first', "
+    "'temper report ops_perf_results.csv --from start --to stop --chip p150'."
 )
 @click.argument("profile", type=click.Path(path_type=Path))
 @click.option(
@@ -36,6 +44,7 @@ from temper.cli.values import Whole
     show_default=True,
     help="Which calls the figures are about; one-time work is shown by itself.",
 )
+@region_options
 @click.option("--no-advice", is_flag=True, help="Leave the advice out.")
 @json_option
 def command(
@@ -44,6 +53,8 @@ def command(
     limit: int,
     html: Path | None,
     calls: str,
+    region: Region,
+    chip: str | None,
     no_advice: bool,
     as_json: bool,
 ) -> None:
@@ -57,7 +68,13 @@ def command(
     from temper.report.terminal import print_report
     from temper.run.opening import open_profile
 
-    opened = open_profile(profile, calls)
+    opened = open_profile(profile, calls, region, chip or "")
+    judged: list[Judged] = []
+    if opened.run is None:
+        from temper.report.judge import judge
+
+        table_judged, judged = judge(opened.table)
+        opened = replace(opened, table=table_judged)
     advice = [] if no_advice else advise_profile(opened)
     if html is not None:
         from temper.report.html import write_html
@@ -72,8 +89,9 @@ def command(
                 "summary": summarise(opened).as_dict(),
                 "ops": [vars(group) for group in top_ops(opened.table, limit)],
                 "groups": [vars(group) for group in group_by(device, by or "op")],
+                "judged": [item.as_dict() for item in judged],
                 "advice": [item.as_dict() for item in advice],
             }
         )
         return
-    print_report(console(), opened, advice, table=table, by=by or "", limit=limit)
+    print_report(console(), opened, advice, table=table, by=by or "", limit=limit, judged=judged)

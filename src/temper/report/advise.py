@@ -13,5 +13,6 @@ def advise_profile(profile: Profile) -> list[Advice]:
 
         return advise_run(profile.run)
     from temper.report.advise_table import advise_table
+    from temper.report.judge import judge
 
-    return advise_table(profile.table)
+    return advise_table(*judge(profile.table))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from temper import chips
 from temper.chips import FIDELITY_PHASES, Chip
 from temper.formats.sizes import TILE_BYTES
 from temper.report.advice import Advice
+from temper.report.advise_judged import advise_judged
+from temper.report.judge import Judged
 from temper.run.table import OpTable
 
 # Report tools call any gap beyond 6.5 µs a wait for the host; a replayed op follows the one
@@ -16,22 +20,31 @@ _HOST_GAP_NS = 6_500.0
 _BASIS = "from the columns"
 
 
-def advise_table(table: OpTable) -> list[Advice]:
+def advise_table(table: OpTable, judged: Sequence[Judged] = ()) -> list[Advice]:
+    """What the columns show, and for ops that were judged what the cost model says of changes."""
     device = table.select(table.is_device)
     total = device.total("kernel_ns") + device.total("gap_ns")
     total += table.total("host_ns", table.is_host)
     if not total:
         return []
     chip = chips.get(table.arch) if table.arch else chips.get(chips.DEFAULT_CHIP)
-    found = [
-        *_gaps(device, total, chip),
-        *_weights(device, total, chip),
-        *_fidelity(device, total, chip),
-        *_host(table, total),
-        *_few_cores(device, total),
-    ]
+    scripts = _in_ttnn(table)
+    found = [*_gaps(device, total, chip, scripts), *_host(table, total)]
+    if judged:
+        found += advise_judged(judged, total, in_ttnn=scripts)
+    else:
+        found += [
+            *_weights(device, total, chip),
+            *_fidelity(device, total, chip),
+            *_few_cores(device, total),
+        ]
     worthwhile = [item for item in found if item.worthwhile]
     return sorted(worthwhile, key=lambda item: -item.gain_ns)
+
+
+def _in_ttnn(table: OpTable) -> bool:
+    """Whether the file comes from a script of ttnn calls: compilers write where an op is from."""
+    return not any(table.text("location").values) and not any(table.text("module").values)
 
 
 def _made(title: str, why: str, paste: str, total: float, gain: float, **more: str) -> Advice:
@@ -42,7 +55,7 @@ def _sum(values: np.ndarray) -> float:
     return float(np.nan_to_num(values).sum())
 
 
-def _gaps(table: OpTable, total: float, chip: Chip) -> list[Advice]:
+def _gaps(table: OpTable, total: float, chip: Chip, in_ttnn: bool) -> list[Advice]:
     gap = np.nan_to_num(table.number("gap_ns"))
     waits = (gap > _HOST_GAP_NS) & ~table.text("trace").equals("traced")
     if not waits.any():
@@ -52,7 +65,11 @@ def _gaps(table: OpTable, total: float, chip: Chip) -> list[Advice]:
         f"{int(waits.sum())} ops waited more than {_HOST_GAP_NS / 1e3} µs for the host, "
         f"{_sum(gap[waits]) / total:.0%} of the time"
     )
-    paste = 'torch_xla.set_custom_compile_options({"enable_trace": "true"})'
+    paste = (
+        "tid = ttnn.begin_trace_capture(device); model(x); ttnn.end_trace_capture(device, tid)"
+        if in_ttnn
+        else 'torch_xla.set_custom_compile_options({"enable_trace": "true"})'
+    )
     return [_made("replay a trace (at most)", why, paste, total, gain, accuracy="nothing")]
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from temper.report.advice import Advice
+    from temper.report.judge import Judged
 
 
 def print_report(
@@ -23,6 +24,7 @@ def print_report(
     table: Callable[..., Any],
     by: str = "",
     limit: int = 10,
+    judged: Sequence[Judged] = (),
 ) -> None:
     """Print everything; ``table`` makes one of a title, columns and rows."""
     summary = summarise(profile)
@@ -42,6 +44,18 @@ def print_report(
     else:
         groups("Ops that matter", "op", top_ops(profile.table, limit))
         groups("By kind of op", "op", group_by(device, "op")[:limit])
+    if judged:
+        from temper.report.judge import JUDGED_COLUMNS, judged_cells
+
+        console.print(
+            table(
+                "Measured beside the model, most time lost first",
+                JUDGED_COLUMNS,
+                judged_cells(judged[:limit]),
+                right=("runs", "measured", "modelled", "band", "lost", "FLOPs", "DRAM", "cores"),
+                drop=("formats", "band", "runs", "bound", "cores"),
+            )
+        )
     for line in _memory(summary):
         console.print(line, markup=False, soft_wrap=True)
     _print_advice(console, advice, summary)

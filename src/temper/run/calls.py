@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from temper.errors import UsageError
 from temper.record.events import Flag, Kind
 from temper.run.records import MEASURED, ProcessRun, Run, call_flags
 
@@ -35,6 +36,34 @@ def choose_calls(run: Run, calls: str) -> tuple[Run, int]:
             if not event["flags"] & Flag.CONST_EVAL:
                 counts[kept.programs[int(event["ref"])].program.name] += 1
     return replace(run, processes=processes), max(counts.values(), default=0)
+
+
+def between_marks(run: Run, start: str, end: str) -> Run:
+    """The run with the calls after its first mark ``start`` and before the next mark ``end``."""
+    processes = []
+    seen: list[str] = []
+    for process in run.processes:
+        marks = process.of_kind(Kind.MARK)
+        names = [process.name(ref) for ref in marks["ref"]]
+        seen += names
+        at = dict(reversed([*zip(names, marks["start_ns"].tolist(), strict=True)]))
+        if (start and start not in at) or (end and end not in at):
+            continue
+        begin = at[start] if start else 0
+        later = [
+            t for n, t in zip(names, marks["start_ns"].tolist(), strict=True)
+            if n == end and (not start or t > begin)
+        ]  # fmt: skip
+        stop = later[0] if later else (begin if end else np.iinfo(np.int64).max)
+        calls = process.calls
+        inside = (calls["start_ns"] >= begin) & (calls["start_ns"] < stop)
+        processes.append(_keep(process, process.call_indices[inside]))
+    if not processes:
+        wanted = " and ".join(repr(name) for name in (start, end) if name)
+        raise UsageError(
+            f"no process has the signpost {wanted}", found=", ".join(dict.fromkeys(seen)) or "none"
+        )
+    return replace(run, processes=processes)
 
 
 def _chosen(process: ProcessRun, calls: str) -> np.ndarray:

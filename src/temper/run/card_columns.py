@@ -10,7 +10,7 @@ import numpy as np
 
 from temper import chips
 from temper.chips import FIDELITY_PHASES, Chip
-from temper.errors import UsageError
+from temper.errors import BadFileError, UsageError
 from temper.formats.sizes import TILE, TILE_BYTES
 from temper.run.records import MEASURED, MODELLED
 from temper.run.table import OpTable, Text
@@ -36,13 +36,20 @@ NUMERIC = frozenset(
         "DEVICE KERNEL DURATION [ns]", "PM IDEAL [ns]", "PM COMPUTE [ns]", "PM BANDWIDTH [ns]",
     }
 )  # fmt: skip
-_TENSOR = re.compile(r"(?:INPUT|OUTPUT)_\d+_(?:W|Z|Y|X|DATATYPE|MEMORY)(?:_PAD\[LOGICAL\])?$")
+_TENSOR = re.compile(
+    r"(?:INPUT|OUTPUT)_\d+_(?:W|Z|Y|X|LAYOUT|DATATYPE|MEMORY)(?:_PAD\[LOGICAL\])?$"
+)
 _LOCATION = re.compile(r'"((?:[^"\\]|\\.)*)"(?::(\d+):\d+)?')
 _DIMENSION = re.compile(r"\s*(\d{1,12})(?:\.0*)?(?:\[(\d{1,12})\])?\s*$")
 # Bytes of an element in DRAM, shared exponents included.
 _BYTES = {name.upper(): size / TILE**2 for name, size in TILE_BYTES.items()}
 _BYTES["FLOAT16"] = _BYTES["BFLOAT16"]
 _TENSORS_COUNTED = 8
+_DURATION = "DEVICE KERNEL DURATION [ns]"
+# How tools write that there is no value.
+_NO_NUMBER = frozenset({"nan", "-nan", "inf", "-inf", "infinity", "-", "none", "null", "n/a"})
+# The first run of an op waits for its kernels to be compiled: nothing that a trace would save.
+_COMPILE_NS = 1e6
 # A kernel is called bound by a resource that it uses to this part of its peak (as tt-perf-report).
 _BOUND_AT = 0.65
 # Below this many launch floors an op's time is mostly launch.
@@ -53,8 +60,10 @@ def wanted_columns(name: str) -> bool:
     return name in _SINGLE or _TENSOR.match(name) is not None
 
 
-def build_table(columns: Columns, notes: list[str]) -> OpTable:
+def build_table(columns: Columns, notes: list[str], chip_name: str = "") -> OpTable:
+    """The op table of a file; ``chip_name`` is the chip where the file does not say."""
     rows = columns.rows
+    _check_durations(columns)
     code = columns.text("OP CODE")
     kind = _types(columns)
     device = kind.equals("device")
@@ -68,7 +77,7 @@ def build_table(columns: Columns, notes: list[str]) -> OpTable:
         notes.append(f"{int(missing.sum())} device ops without a kernel duration")
     if "DEVICE KERNEL DURATION [ns]" not in columns:
         notes.append("no DEVICE KERNEL DURATION column: times are unknown")
-    chip = _chip(columns, notes)
+    chip = _chip(columns, notes, chip_name)
     gap = columns.number("OP TO OP LATENCY [ns]")
     # A device clock that was reset or an op of another queue: nothing is that far in the past.
     gap = np.where(gap < -1e6, np.nan, np.maximum(gap, 0.0))
@@ -89,6 +98,7 @@ def build_table(columns: Columns, notes: list[str]) -> OpTable:
         "start_ns": columns.number("HOST START TS"),
         "flops": flops,
         "dram_bytes": traffic,
+        "row": np.arange(rows, dtype=np.float64),
     }
     texts = {
         "code": code,
@@ -112,7 +122,27 @@ def build_table(columns: Columns, notes: list[str]) -> OpTable:
     # Temper's own files say that their times are modelled.
     modelled = any('"modelled"' in v for v in columns.text("PROGRAM_METADATA").values)
     basis = MODELLED if modelled else MEASURED
-    return OpTable(rows, numbers, texts, basis, arch=chip.arch, notes=tuple(notes))
+    _leave_compiles_out(numbers, texts, notes)
+    name = chip.name if chip_name else chip.arch
+    return OpTable(rows, numbers, texts, basis, name, tuple(notes), columns)
+
+
+def _leave_compiles_out(
+    numbers: dict[str, np.ndarray], texts: dict[str, Text], notes: list[str]
+) -> None:
+    """Long gaps before the first run of an op are its compilation."""
+    names = ("code", "shape", "formats", "attributes")
+    key, _ = _combine([texts[name] for name in names])
+    first = np.zeros(len(key), dtype=bool)
+    first[np.unique(key, return_index=True)[1]] = True
+    compiled = first & (np.nan_to_num(numbers["gap_ns"]) > _COMPILE_NS)
+    if compiled.any():
+        waited = float(np.nansum(numbers["gap_ns"][compiled])) / 1e9
+        notes.append(
+            f"{int(compiled.sum())} first runs of an op waited {waited:.3g} s for their kernels; "
+            "left out of the gaps"
+        )
+        numbers["gap_ns"] = np.where(compiled, np.nan, numbers["gap_ns"])
 
 
 def _types(columns: Columns) -> Text:
@@ -125,8 +155,27 @@ def _types(columns: Columns) -> Text:
     return Text(found, names)
 
 
-def _chip(columns: Columns, notes: list[str]) -> Chip:
-    """The chip whose peaks apply: as named, or by the cores that ops used."""
+def _check_durations(columns: Columns) -> None:
+    """A duration that is no number would be counted as no time at all."""
+    text = columns.text(_DURATION)
+    for value in text.values:
+        word = value.strip().lower()
+        if word and word not in _NO_NUMBER and np.isnan(_number(word)):
+            line = int(np.flatnonzero(text.equals(value))[0]) + 2
+            raise BadFileError(f"line {line}: {_DURATION} is {value[:40]!r}, which is no number")
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return float("nan")
+
+
+def _chip(columns: Columns, notes: list[str], given: str) -> Chip:
+    """The chip whose peaks apply: as given, as named, or by the cores that ops used."""
+    if given:
+        return chips.get(given)
     for name in columns.text("DEVICE ARCH").values:
         if not name:
             continue
@@ -138,7 +187,7 @@ def _chip(columns: Columns, notes: list[str]) -> Chip:
     cores = columns.number("CORE COUNT")
     most = np.nanmax(cores) if np.isfinite(cores).any() else 0
     name = "p150" if 108 < most <= 140 else chips.DEFAULT_CHIP
-    notes.append(f"no DEVICE ARCH column: compared with the peaks of {name}")
+    notes.append(f"no DEVICE ARCH column: compared with the peaks of {name} (--chip)")
     return chips.get(name)
 
 
@@ -160,9 +209,10 @@ def _flops(columns: Columns, code: Text) -> np.ndarray:
     a = {part: _dimension(columns, "INPUT_0", part) for part in "WZYX"}
     b = {part: _dimension(columns, "INPUT_1", part) for part in "WZYX"}
     batch = np.fmax(a["W"], b["W"]) * np.fmax(a["Z"], b["Z"])
-    found: np.ndarray = np.where(
-        code.contains("Matmul"), 2.0 * batch * a["Y"] * a["X"] * b["X"], 0.0
-    )
+    # A weight may be stored transposed; the output's last side is N in any case.
+    out = _dimension(columns, "OUTPUT_0", "X")
+    n = np.where(np.isnan(out), b["X"], out)
+    found: np.ndarray = np.where(code.contains("Matmul"), 2.0 * batch * a["Y"] * a["X"] * n, 0.0)
     known: np.ndarray = np.nan_to_num(found)
     return known
 

@@ -26,8 +26,9 @@ _MAX_HEADER_BYTES = 1 << 20
 _BLOCK_BYTES = 16 << 20
 
 
-def read_ops_csv(path: Path) -> OpTable:
-    """The ops of a CSV. Bad rows are left out and counted in ``notes``."""
+def read_ops_csv(path: Path, chip: str = "") -> OpTable:
+    """The ops of a CSV. Bad rows are left out and counted in ``notes``; ``chip`` is the card's,
+    where the file does not say."""
     try:
         with path.open("rb") as file:
             head = file.read(_MAX_HEADER_BYTES)
@@ -43,7 +44,10 @@ def read_ops_csv(path: Path) -> OpTable:
         notes.append("the file was UTF-16")
     header, delimiter = _header(path, head)
     columns = _read_columns(data, header, delimiter, notes)
-    return build_table(columns, notes)
+    try:
+        return build_table(columns, notes, chip)
+    except BadFileError as error:
+        raise BadFileError(f"{path}, {error.what}") from None
 
 
 def _header(path: Path, head: bytes) -> tuple[list[str], str]:

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from temper.errors import BadFileError
 from temper.run import folder
-from temper.run.calls import ALL, FIRST, WARM, choose_calls
+from temper.run.calls import ALL, FIRST, WARM, between_marks, choose_calls
 from temper.run.card_csv import read_ops_csv
 from temper.run.records import Run
+from temper.run.regions import Region, one_device, region_of
 from temper.run.run_table import table_of_run
 from temper.run.table import OpTable
 
@@ -41,9 +42,22 @@ def profile_of_run(run: Run, name: str, calls: str = WARM) -> Profile:
     return Profile(name, table_of_run(part), part, calls, count, run)
 
 
-def open_profile(path: Path, calls: str = ALL) -> Profile:
-    """A run folder, a folder of tt-metal's profiler (the newest report in it), or a CSV."""
-    return _open(path).chosen(calls)
+def open_profile(
+    path: Path, calls: str = ALL, region: Region | None = None, chip: str = ""
+) -> Profile:
+    """A run folder, a folder of tt-metal's profiler (the newest report in it), or a CSV.
+
+    ``region`` is the part between signposts, everything without one; ``chip`` the card's, where a
+    CSV does not say.
+    """
+    opened = _open(path, chip)
+    if opened.run is None:
+        table = one_device(opened.table)
+        opened = replace(opened, table=table if region is None else region_of(table, region))
+    elif region is not None and region.named:
+        run = between_marks(opened.run, region.start, region.end)
+        opened = profile_of_run(run, opened.name, ALL)
+    return opened.chosen(calls)
 
 
 def _rows_of(table: OpTable, calls: str) -> OpTable:
@@ -55,22 +69,30 @@ def _rows_of(table: OpTable, calls: str) -> OpTable:
     return replace(table.select(~once), notes=(*table.notes, note))
 
 
-def _open(path: Path) -> Profile:
+# Where tt-metal's profiler puts its reports, seen from a folder above them.
+_PLACES = ("", "reports/*/", "profiler/", "profiler/reports/*/", "generated/profiler/",
+           "generated/profiler/reports/*/")  # fmt: skip
+
+
+def _open(path: Path, chip: str) -> Profile:
     if not path.exists():
         raise BadFileError(f"{path} does not exist")
     if path.is_file():
         if path.name == folder.RUN_JSON:
             return _run(path.parent)
-        return _csv(path)
+        return _csv(path, chip)
     if (path / folder.RUN_JSON).is_file():
         return _run(path)
-    found = sorted(path.rglob("ops_perf_results*.csv"), key=lambda p: p.stat().st_mtime)
-    if not found:
-        raise BadFileError(
-            f"{path} holds no profile",
-            needs=f"{folder.RUN_JSON}, or a file named ops_perf_results*.csv",
-        )
-    return _csv(found[-1])
+    for place in _PLACES:
+        found = list(path.glob(f"{place}ops_perf_results*.csv"))
+        if found:
+            return _csv(max(found, key=lambda p: p.stat().st_mtime), chip)
+    below = sorted({*path.glob(f"*/{folder.RUN_JSON}"), *path.glob("*/ops_perf_results*.csv")})
+    raise BadFileError(
+        f"{path} holds no profile",
+        needs=f"{folder.RUN_JSON}, or a file named ops_perf_results*.csv",
+        try_=[f"temper report {found.parent}" for found in below[-3:]],
+    )
 
 
 def _run(directory: Path) -> Profile:
@@ -87,5 +109,5 @@ def _run(directory: Path) -> Profile:
     return profile_of_run(run, str(directory), ALL)
 
 
-def _csv(path: Path) -> Profile:
-    return Profile(str(path), read_ops_csv(path))
+def _csv(path: Path, chip: str = "") -> Profile:
+    return Profile(str(path), read_ops_csv(path, chip))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -83,6 +84,7 @@ class OpTable:
     basis: str
     arch: str = ""
     notes: tuple[str, ...] = field(default=())
+    source: Any = field(default=None, repr=False)  # the file's columns; number "row" points there
 
     def number(self, name: str) -> np.ndarray:
         found = self.numbers.get(name)
@@ -120,4 +122,5 @@ class OpTable:
             self.basis,
             self.arch,
             self.notes,
+            self.source,
         )

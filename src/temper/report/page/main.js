@@ -20,7 +20,7 @@ function drawAdvice() {
   if (!DATA.advice.length) {
     place.append(make("p", "No single change that was tried gains 1% or more.", { class: "hint" }));
   }
-  if (DATA.advice.length) place.append(make("p", "Each change was timed again; figures are over all calls of the run.", { class: "hint" }));
+  if (DATA.advice.length) place.append(make("p", DATA.advice.every((item) => item.basis === "modelled") ? "Each change was timed again by the cost model; figures are over the calls shown." : "Times are measured; gains are modelled, or bounds from the columns of the file.", { class: "hint" }));
   for (const item of DATA.advice) {
     const block = make("div", null, { class: "advice" });
     const head = make("p");
