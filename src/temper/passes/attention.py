@@ -11,11 +11,11 @@ from torch import fx
 from temper.graph.captured import Captured
 from temper.graph.match import inherit
 from temper.graph.node import Node, is_node
-from temper.graph.views import source_of_view, write
+from temper.graph.views import read, source_of_view, write
 from temper.options import Options
 from temper.passes.heads import heads_of
-from temper.passes.views import Analysis
-from temper.program.index_map import IndexMap
+from temper.passes.views import Base, Shown
+from temper.program.index_map import IndexMap, identity
 from temper.program.index_moves import moves
 from temper.program.row_table import Chart
 
@@ -178,13 +178,13 @@ def _one_for_all(
 
 def _share_heads(graph: fx.Graph, node: Node, given: dict[str, Any]) -> int:
     """Keys and values repeated for a group of queries are read once by the whole group."""
-    found = Analysis(graph, set(graph.nodes))
-    found.run()
+    if source_of_view(given["key"]) is None or source_of_view(given["value"]) is None:
+        return 0
     charts = []
     for name in ("key", "value"):
-        shown = found.shown.get(given[name])
-        ungrouped = _ungrouped(shown.chart) if shown is not None else None
-        if shown is None or ungrouped is None:
+        shown = _shown(given[name])
+        ungrouped = _ungrouped(shown.chart)
+        if ungrouped is None:
             return 0
         charts.append((name, shown.base.node, ungrouped))
     if charts[0][2].shape[1] != charts[1][2].shape[1]:
@@ -197,6 +197,17 @@ def _share_heads(graph: fx.Graph, node: Node, given: dict[str, Any]) -> int:
             given[name] = write(graph, base, steps, given[name])
     given["enable_gqa"] = True
     return 1
+
+
+def _shown(node: Node) -> Shown:
+    """What one node shows, by the views behind it alone."""
+    source = source_of_view(node)
+    if source is not None:
+        behind = _shown(source)
+        chart = read(node, behind.chart)
+        if chart is not None:
+            return Shown(behind.base, chart)
+    return Shown(Base(node), identity([int(s) for s in node.meta["val"].shape]))
 
 
 def _ungrouped(chart: Chart) -> IndexMap | None:
@@ -217,10 +228,8 @@ def _apart(graph: fx.Graph, node: Node, given: dict[str, Any]) -> int:
     query = given["query"]
     if query.meta["val"].dim() != 3 or given.get("attn_mask") is not None:
         return 0
-    found = Analysis(graph, set(graph.nodes))
-    found.run()
     operands = [given[name] for name in ("query", "key", "value")]
-    sizes = [heads_of(n, found.shown[n]) if n in found.shown else None for n in operands]
+    sizes = [heads_of(n, _shown(n)) for n in operands]
     if any(s is None or s.sizes[:2] != sizes[0].sizes[:2] for s in sizes):  # type: ignore[union-attr]
         return 0
     batch, heads = sizes[0].sizes[:2]  # type: ignore[union-attr]

@@ -183,7 +183,7 @@ def projected(graph: fx.Graph, part: Sequence[Heads]) -> Node | None:
         assert one is not None
         columns += [one, one]
         owners *= 3
-    first = min(set(owners), key=list(graph.nodes).index)
+    first = min(owners)
     shape = (batch, rows, sum(c.shape[0] for c in columns) * round_up(width, TILE))
     if first.target is not aten.linear.default:
         if len(part) != 3 or not part[0].rows.is_reshape or not _in_order(part):

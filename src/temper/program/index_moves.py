@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from temper.program.index_map import Factor, IndexMap
+from temper.program.index_map import IndexMap
 
 Kind = Literal["reshape", "slice", "flip", "permute", "repeat"]
 
@@ -189,9 +189,3 @@ def _reshaped(steps: list[Move], shape: Sequence[int], wanted: Sequence[int]) ->
     if tuple(shape) != tuple(wanted):
         steps.append(Move("reshape", tuple(wanted)))
     return tuple(wanted)
-
-
-def rows_moved(chart: IndexMap) -> int:
-    """Elements in a row that stay together: the innermost run of the map."""
-    factors: tuple[Factor, ...] = chart.factors
-    return factors[-1][0] if factors and factors[-1][1] == 1 else 1
