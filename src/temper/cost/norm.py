@@ -11,15 +11,19 @@ from temper.program.tensor import TILE, ceil_div
 
 # Passes over a tile: squares, mean, scale, weight, bias; FACTS 2.7 gives 1336 ns a tile on one
 # Wormhole core for layer norm.
-TILE_CYCLES = 500.0
+TILE_CYCLES, LAYER_CYCLES, GROUP_CYCLES = 500.0, 900.0, 2500.0
 
 
-def _norm(work: Work, family: str, variant: tuple[str, ...], units: float) -> Physics:
+def _norm(
+    work: Work, family: str, variant: tuple[str, ...], units: float, cycles: float = TILE_CYCLES
+) -> Physics:
     x, y = work.x, work.y
     cores = work.cores(units)
+    # Rows are not split over cores, except where shards split them.
+    whole_rows = units < x.tiles and kind_of_memory(x) != "sharded"
     tiles = (
         math.ceil(units / cores) * (x.tiles / max(units, 1.0))
-        if units < x.tiles
+        if whole_rows
         else math.ceil(x.tiles / cores)
     )
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
@@ -40,7 +44,7 @@ def _norm(work: Work, family: str, variant: tuple[str, ...], units: float) -> Ph
             "dram": work.dram_ns(bytes_dram),
             "noc": sum(share_ns(work, s, cores) for s in (x, y, *residual)),
             "noc_weights": weights,
-            "compute": work.cycles_ns(tiles * TILE_CYCLES),
+            "compute": work.cycles_ns(tiles * cycles),
         },
         size=float(x.size_bytes),
     )
@@ -58,7 +62,9 @@ def _rows(work: Work, family: str) -> Physics:
     x = work.x
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
     weights = f"w{len(work.inputs) - 1}"
-    return _norm(work, family, (route(work), weights, SHORT[x.format]), max(1.0, x.tiles / wide))
+    cycles = TILE_CYCLES if family == "rmsnorm" else LAYER_CYCLES
+    variant = (route(work), weights, SHORT[x.format])
+    return _norm(work, family, variant, max(1.0, x.tiles / wide), cycles)
 
 
 def partial(work: Work) -> Physics:
@@ -68,7 +74,13 @@ def partial(work: Work) -> Physics:
 
 
 def group(work: Work) -> Physics:
-    return _norm(work, "groupnorm", (route(work), SHORT[work.x.format]), float(work.x.tiles))
+    """Each group has its own pass over the tiles that it shares with others, under a mask."""
+    x = work.x
+    groups = int(work.attr("misc", {}).get("num_groups") or work.attr("groups") or 1)
+    channels = max(1, x.shape[-1] if x.shape else 1)
+    shared = min(max(1.0, TILE * groups / channels), 4.0)
+    variant = (route(work), SHORT[x.format])
+    return _norm(work, "groupnorm", variant, float(x.tiles), GROUP_CYCLES * shared)
 
 
 def batch(work: Work) -> Physics:

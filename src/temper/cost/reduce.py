@@ -63,29 +63,28 @@ def reduce(work: Work) -> Physics:
 def softmax(work: Work) -> Physics:
     x = work.x
     misc = work.attr("misc", {})
-    wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
-    # Tiles of one row that fit in SRAM are read once; longer rows are read again for each pass.
-    passes = 1.0 if wide < 64 else 3.0
+    lines = _lines(work)
+    # Tiles of one line that fit in SRAM are read once; longer lines again for each pass.
+    passes = 1.0 if x.tiles / lines < 64 else 3.0
     # Files of 2025 and before name the stable form; ttnn's default has been stable since.
     told = misc.get("numeric_stable", work.attr("numeric_stable") and not work.attr("older"))
     stable = str(told).lower() == "true"
     exp = work.chip.architecture.exp_tile_cycles
     cycles = exp + 150.0 + (exp + 300.0 if stable else 0.0)  # the maximum is found first
     variant = ("stable" if stable else "plain", route(work))
-    return _reading(work, "softmax", variant, _lines(work, wide), cycles, passes)
+    return _reading(work, "softmax", variant, lines, cycles, passes)
 
 
-def _lines(work: Work, wide: int) -> float:
+def _lines(work: Work) -> float:
     """Lines of tiles that are reduced one by one: along a row, down a column, or across."""
     x = work.x
     rank = len(x.shape)
     dim = int(work.attr("misc", {}).get("dim", work.attr("dim", -1)))
     back = dim - rank if dim >= 0 else dim
-    if back == -2:
-        return float(x.tiles / ceil_div(x.shape[-2], TILE))
-    if back < -2:
+    if back < -2 and x.shape[back]:
         return float(x.tiles / x.shape[back])
-    return float(x.tiles / wide)
+    length = x.shape[back] if back == -2 and rank > 1 else x.shape[-1] if x.shape else 1
+    return float(x.tiles / ceil_div(length, TILE))
 
 
 def topk(work: Work) -> Physics:
