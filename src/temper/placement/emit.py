@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from temper.placement.pieces import Meter, Piece, move
 from temper.placement.report import ValuePlacement
@@ -62,6 +63,10 @@ class Plan:
                 moved = i + 1 < len(way.pieces)  # results go on to DRAM
                 outs = [self._fresh(n, "sram") if moved else n for n in op.outputs]
                 names[-1 - i] = outs[0]
+                if choice.into is not None:
+                    op_into = piece.op.with_attrs(into=choice.into)
+                    self._add(replace(piece, op=op_into), sources, outs)
+                    continue
                 self._add(piece, sources, outs)
             else:
                 self._add(piece, sources, [op.outputs[i - main - 1]])

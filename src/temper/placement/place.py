@@ -69,12 +69,16 @@ def place_with_report(
     flat = _planned(sliced, meter, chip, level, sram=False, cap=1.0, l1_small=l1_small)
     chosen, fallback = flat, ""
     if sram:
-        chosen = _with_sram(sliced, meter, chip, level, cap, l1_small)
-        banked = shard_weights(sliced, meter) if settings.get("enable_dram_shards") else sliced
-        if banked.ops != sliced.ops:
-            other = _with_sram(banked, meter, chip, level, cap, l1_small)
-            chosen = min((other, chosen), key=lambda plan: plan.time_ns)
-        if chosen.time_ns >= flat.time_ns:
+        try:
+            chosen = _with_sram(sliced, meter, chip, level, cap, l1_small)
+            banked = shard_weights(sliced, meter) if settings.get("enable_dram_shards") else sliced
+            if banked.ops != sliced.ops:
+                other = _with_sram(banked, meter, chip, level, cap, l1_small)
+                chosen = min((other, chosen), key=lambda plan: plan.time_ns)
+            _check(chosen.program, chip, level, trace, l1_small)
+        except OutOfMemoryError as stop:
+            chosen, fallback = flat, f"everything in DRAM: {str(stop).splitlines()[0]}"
+        if chosen is not flat and chosen.time_ns >= flat.time_ns:
             fallback = "SRAM does not pay: no slower with everything in DRAM (modelled)"
             chosen = flat
     if asked is None:  # sized for the trace

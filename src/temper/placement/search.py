@@ -10,16 +10,16 @@ state with everything in DRAM always goes on: SRAM is never modelled slower than
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count as counter
 
-from temper.placement.pieces import Meter, move
+from temper.placement.pieces import Meter, Piece, move
 from temper.placement.ways import Way, WayBook
 from temper.program.allocator import BankAllocator
 from temper.program.op import Op
 from temper.program.program import Program
-from temper.program.tensor import DRAM
+from temper.program.tensor import DRAM, is_view
 
 FAR = 1 << 30
 # States that go on from one op to the next, and candidates that are tried for them.
@@ -36,6 +36,7 @@ class Choice:
     kept: int  # the piece whose result replaces its operand for later readers, or -1
     spills: tuple[str, ...]
     before: State
+    into: int | None = None  # the operand whose memory takes the result
 
 
 @dataclass(slots=True)
@@ -192,7 +193,7 @@ class Search:
         state, way, kept = candidate.state, candidate.way, candidate.kept
         op = self.program.ops[index]
         # An op alone in SRAM may use all of it, as without SRAM placement.
-        alone = not state.tags and kept < 0 and _at_home(candidate)
+        alone = not state.sram.used and kept < 0 and _at_home(candidate)
         sram = (self.whole if alone else state.sram).copy()
         tags, lies = dict(state.tags), dict(state.lies)
         dead = {name for name in op.inputs if self.next_use(name, index) == FAR}
@@ -202,19 +203,24 @@ class Search:
             for source in piece.inputs:
                 last[op.inputs[source] if source >= 0 else source] = number
         made: dict[int, list[str]] = {}
-        main = -1
+        main, into = -1, None
         for number, piece in enumerate(way.pieces):
-            mine = made[-1 - number] = [
-                f"{index}.{number}.{k}" for k in range(len(way.sizes[number]))
-            ]
+            mine = made[-1 - number] = self._tags(index, number, piece, made, tags, op)
+            if piece.op.kind == "BinaryNg":
+                into = self._into(piece, op, dead, tags, kept)
+                if into is not None:
+                    taken = piece.inputs[into]
+                    mine = made[taken] if taken < 0 else [tags[op.inputs[taken]]]
+                    made[-1 - number] = mine
             if piece.op.kind == "Move":  # the old place is let go before the new one is taken
                 for tag in made[piece.inputs[0]]:
                     sram.free(tag)
             for tag, size in zip(mine, way.sizes[number], strict=True):
-                if size and not sram.has_room(size):
+                if not size or tag in sram:
+                    continue
+                if not sram.has_room(size):
                     return None
-                if size:
-                    sram.allocate(tag, size)
+                sram.allocate(tag, size)
             if way.circular[number] > sram.room_below():
                 return None
             for reached, user in last.items():
@@ -223,14 +229,50 @@ class Search:
                 if isinstance(reached, str):
                     gone = reached in dead or reached == replaced
                     if gone and reached in tags:
-                        sram.free(tags.pop(reached))
+                        _let_go(sram, tags.pop(reached), (*tags.values(), *mine))
                 elif -1 - reached != kept:
                     for tag in made[reached]:
-                        if tag in sram:
-                            sram.free(tag)
+                        _let_go(sram, tag, mine)
             if piece.main:
                 main = -1 - number
-        return self._settled(index, candidate, sram, tags, lies, made[main], dead, replaced)
+        after = self._settled(index, candidate, sram, tags, lies, made[main], dead, replaced)
+        assert after.parent is not None
+        after.parent.into = into
+        return after
+
+    def _into(
+        self, piece: Piece, op: Op, dead: set[str], tags: dict[str, str], kept: int
+    ) -> int | None:
+        """The operand in shards that nobody reads again and whose memory suits the result."""
+        out = piece.output_specs[0]
+        for place, (source, spec) in enumerate(zip(piece.inputs, piece.input_specs, strict=True)):
+            if spec != out or not spec.memory.sharded or spec.memory.buffer != "sram":
+                continue
+            if source < 0 and -1 - source != kept:
+                return place
+            name = op.inputs[source] if source >= 0 else ""
+            shared = [tags[n] for n in tags if n != name]
+            if name in dead and name in tags and tags[name] not in shared:
+                return place
+        return None
+
+    def _tags(
+        self,
+        index: int,
+        number: int,
+        piece: Piece,
+        made: dict[int, list[str]],
+        tags: dict[str, str],
+        op: Op,
+    ) -> list[str]:
+        """Names of a piece's results in the allocator: a view has the name of what it views."""
+        source = piece.inputs[0] if piece.inputs else 0
+        if piece.op.kind == "Reshape" and is_view(piece.input_specs[0], piece.output_specs[0]):
+            if source < 0:
+                return made[source]
+            if op.inputs[source] in tags:
+                return [tags[op.inputs[source]]]
+        return [f"{index}.{number}.{k}" for k in range(len(piece.output_specs))]
 
     def _settled(
         self,
@@ -256,7 +298,7 @@ class Search:
             if tag not in sram:
                 continue
             if spec.memory.buffer != "sram" or self.next_use(name, index) == FAR:
-                sram.free(tag)
+                _let_go(sram, tag, tags.values())
                 continue
             lies[name], tags[name] = book.id(spec), tag
         if not sram.used:
@@ -306,12 +348,18 @@ class Search:
         piece = move(book.spec(state.lies[name]), DRAM, 0, op)
         cost_ns = state.cost_ns + self.meter.measure(piece)[0]
         sram, tags, lies = state.sram.copy(), dict(state.tags), dict(state.lies)
-        sram.free(tags.pop(name))
+        _let_go(sram, tags.pop(name), tags.values())
         del lies[name]
         ahead = dict(state.ahead)
         ahead[name] = book.readers_ns(name, index - 1, book.home[name], lies)
         spills = (*state.spills, name)
         return State(cost_ns, sram, lies, tags, ahead, state.parent, spills, state.read)
+
+
+def _let_go(sram: BankAllocator, tag: str, others: Iterable[str]) -> None:
+    """Free a buffer unless another value lies in it."""
+    if tag in sram and tag not in others:
+        sram.free(tag)
 
 
 def _at_home(candidate: _Candidate) -> bool:

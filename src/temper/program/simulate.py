@@ -101,8 +101,10 @@ def storage(program: Program) -> dict[str, str]:
             op.kind == "Reshape"
             and is_view(program.spec(op.inputs[0]), program.spec(op.outputs[0]))
         )
+        into = op.attrs.get("into")
+        held = op.inputs[into or 0] if op.inputs else ""
         for name in op.outputs:
-            owner[name] = owner.get(op.inputs[0], op.inputs[0]) if shown else name
+            owner[name] = owner.get(held, held) if shown or into is not None else name
     return owner
 
 

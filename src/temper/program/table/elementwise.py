@@ -97,6 +97,7 @@ register(
             "lhs": [],
             "rhs": [],
             "post": [],
+            "into": None,  # operand, 0 or 1, whose memory takes the result; read here last
         },
         shapes=_binary_shapes,
         buffers=_binary_buffers,

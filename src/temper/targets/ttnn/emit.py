@@ -14,6 +14,7 @@ from temper.files import replacing, write_text
 from temper.options import Options
 from temper.program import Program
 from temper.program.tensor_file import dump
+from temper.targets.fold import fold_inputs
 from temper.targets.ttnn.constants import evaluate
 from temper.targets.ttnn.script import script
 from temper.targets.ttnn.target import plan_of
@@ -50,7 +51,8 @@ def emit(
     write_text(written[0], text)
     _write(written[1], evaluate(program, weights, plan))
     if inputs is not None:
-        arrays = {name: _array(t) for name, t in zip(program.inputs, inputs, strict=True)}
+        sent = fold_inputs(program, [_array(t) for t in inputs])
+        arrays = {upload.value: array for upload, array in zip(plan.inputs, sent, strict=True)}
         results = Executor(program, weights).run(inputs)
         outputs = {name: _array(t) for name, t in zip(program.outputs, results, strict=True)}
         written += [folder / f"{prefix}{kind}.safetensors" for kind in ("inputs", "outputs")]

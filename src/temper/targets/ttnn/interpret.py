@@ -36,6 +36,7 @@ class Interpreter:
         self.device = device
         self.plan = plan
         self.values: dict[str, Any] = {}
+        self.addresses: dict[str, int] = {}  # where inputs were written
         self.observe: Any = None
         self.host_op: Any = None  # called with a step and its operands for ops of the host
 
@@ -88,7 +89,9 @@ class Interpreter:
     def upload(self, inputs: list[Any]) -> None:
         """The inputs of a call."""
         for upload, data in zip(self.plan["inputs"], inputs, strict=True):
-            self.values[upload["name"]] = self.tensor(upload, data)
+            made = self.values[upload["name"]] = self.tensor(upload, data)
+            if not upload["on_host"]:
+                self.addresses[upload["name"]] = made.buffer_address()
 
     # --- calls --------------------------------------------------------------------------------
 

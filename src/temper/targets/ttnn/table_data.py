@@ -45,6 +45,8 @@ def binary(row: Row) -> Make:
     kwargs: dict[str, Any] = {"memory_config": row.memory}
     if row.out.format != row.inputs[0].format:
         kwargs["dtype"] = dtype(row.out.format)
+    if row.attr("into") is not None:
+        kwargs = {"output_tensor": row.ref(row.attr("into"))}
     for name, given in _CHAINS:
         functions = chain(row, row.attr(given))
         if functions:

@@ -21,6 +21,7 @@ from temper.errors import UsageError
 from temper.program import Program
 from temper.program.tensor_file import dump
 from temper.program.trace_size import region_for, trace_bytes
+from temper.targets.fold import fold_inputs
 from temper.targets.protocol import Load, Phase, Timing
 from temper.targets.ttnn.client import InProcess, Worker, WorkerDied, checked
 from temper.targets.ttnn.constants import evaluate, host_op_runner
@@ -122,7 +123,7 @@ class TtnnProgram:
                 f"the program {self.program.name} takes {len(self.program.inputs)} inputs",
                 given=str(len(inputs)),
             )
-        arrays = [_array(t) for t in inputs]
+        arrays = fold_inputs(self.program, [_array(t) for t in inputs])
         runner = host_op_runner(self.program) if self.plan.host_ops else None
         for _ in range(2):
             running = self._prepare()

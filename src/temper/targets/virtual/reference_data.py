@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temper.program import Op, TensorSpec
+from temper.targets.fold import fold_image
 from temper.targets.virtual.reference_table import Rules, reference
 
 Array = NDArray[Any]
@@ -53,13 +54,7 @@ def _pad(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
 
 @reference("FoldImage")
 def _fold_image(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
-    n, c, _, _ = inputs[0].shape
-    (down, across), channels = op.attr("step"), op.attr("channels")
-    top, bottom, left, right = op.attr("padding")
-    padded = np.pad(inputs[0], ((0, 0), (0, channels - c), (top, bottom), (left, right)))
-    rows, columns = padded.shape[2] // down, padded.shape[3] // across
-    blocks = padded.reshape(n, channels, rows, down, columns, across)
-    return [blocks.transpose(0, 2, 4, 3, 5, 1).reshape(specs[0].shape)]
+    return [fold_image(op, inputs[0], specs[0].shape)]
 
 
 @reference("Repeat")
