@@ -103,11 +103,17 @@ def _own_bytes(
 
 
 def _fitted(
-    op: Op, window: Window, inputs: Specs, out: TensorSpec, chip: Chip, sharding: Sharding
+    op: Op,
+    window: Window,
+    inputs: Specs,
+    out: TensorSpec,
+    chip: Chip,
+    sharding: Sharding,
+    split: tuple[int, int] | None = None,
 ) -> ConvConfig | None:
     """The scheme with the largest activation block that fits, or None."""
     budget = chip.sram_usable_bytes * WINDOW_SHARE
-    config = _choose(op, window, inputs, out, chip, sharding, 0)
+    config = _choose(op, window, inputs, out, chip, sharding, 0, split)
     if window.pool or op.kind != "Conv2d":
         fits = own_peak_bytes(config, inputs[0], out, pool=window.pool) <= budget
         return config if fits else None
@@ -117,7 +123,7 @@ def _fitted(
         if not smaller:
             return None
         block = smaller[-1]
-        config = _choose(op, window, inputs, out, chip, sharding, block * TILE)
+        config = _choose(op, window, inputs, out, chip, sharding, block * TILE, split)
     return config
 
 
@@ -131,12 +137,11 @@ def _adopted(
     split = _split_of(inputs[0])
     if memory.sharding == "block" and split[1] > chip.grid[0]:
         return None
-    config = _choose(op, window, inputs, out, chip, memory.sharding, 0, split)
-    budget = chip.sram_usable_bytes * WINDOW_SHARE
-    fits = own_peak_bytes(config, inputs[0], out, pool=window.pool) <= budget
+    config = _fitted(op, window, inputs, out, chip, memory.sharding, split)
+    if config is None or config.in_memory != memory:
+        return None
     # The result keeps the operand's cores, those too that would have no rows.
-    full = ceil_div(window.out_rows, config.out_shard[0]) == split[0]
-    return config if fits and full and config.in_memory == memory else None
+    return config if ceil_div(window.out_rows, config.out_shard[0]) == split[0] else None
 
 
 def _split_of(spec: TensorSpec) -> tuple[int, int]:
