@@ -7,6 +7,7 @@ guard as carefully.
 from __future__ import annotations
 
 import functools
+import linecache
 import math
 import os
 import random
@@ -18,6 +19,7 @@ from typing import Any
 
 import torch
 from torch._dynamo import config
+from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.guards import GuardBuilder
 from torch._dynamo.output_graph import OutputGraph
@@ -25,6 +27,8 @@ from torch._dynamo.source import GlobalStateSource
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.functions import UserMethodVariable
 from torch._guards import TracingContext
+from torch.fx import _symbolic_trace
+from torch.fx.graph_module import _loader
 from torch.nn.modules import module
 
 _SETTINGS = {
@@ -91,6 +95,8 @@ def _note_methods() -> None:
         if _METHODS not in getattr(context, "__dict__", {}) or kind is type(None):
             return
         name = getattr(fn, "__name__", "")
+        if getattr(torch.nn.Module, name, None) is fn:
+            return  # torch itself patches these while it traces, also in another thread
         if getattr(kind, name, None) is not fn:
             held = (n for base in kind.__mro__ for n, v in vars(base).items() if v is fn)
             name = next(held, "")
@@ -173,3 +179,21 @@ def _let_floats_vary() -> None:
             return wrap_float(self, value)
 
     VariableBuilder.wrap_symfloat = wrap_varying  # type: ignore[method-assign]
+
+
+# Sources of generated code that stay readable in tracebacks.
+_SOURCES = 512
+
+
+def forget_sources() -> None:
+    """Drop the oldest sources that torch.fx keeps of every graph it ever made runnable."""
+    for key in list(_loader.eval_cache)[:-_SOURCES]:
+        _loader.eval_cache.pop(key, None)
+        linecache.cache.pop(key, None)
+
+
+def wait_for_tracing() -> None:
+    """While another thread traces, torch runs compiled functions eagerly: wait for its end."""
+    if _symbolic_trace._is_fx_tracing_flag:
+        with compile_lock:
+            pass

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
+from torch._dynamo.convert_frame import compile_lock
 
 from temper.capture.capture import capture_fx
-from temper.capture.dynamo import settle_dynamo
+from temper.capture.dynamo import forget_sources, settle_dynamo
 from temper.compiler.pipeline import build
 from temper.errors import CompileError
 from temper.frontdoor.aliases import View, may_alias, overlaps, views
@@ -75,7 +75,6 @@ class _Graph:
         self._aliased = may_alias(module)
         self._by_shape: dict[Any, _Program] = {}
         self._clock = itertools.count()
-        self._lock = threading.Lock()
 
     def __call__(self, *inputs: Any) -> Any:
         numbers = self._numbers.values(inputs) if self._numbers else None
@@ -86,10 +85,11 @@ class _Graph:
             key += [t.stride() for t in inputs if isinstance(t, torch.Tensor)]
         found = self._by_shape.get(tuple(key))
         if found is None:
-            with self._lock:
+            with compile_lock:
                 found = self._by_shape.get(tuple(key))
                 if found is None:
                     found = self._compile(inputs, numbers)
+                    forget_sources()
                     self._by_shape[tuple(key)] = found
                     if len(self._by_shape) > KEPT_PROGRAMS:
                         oldest = min(self._by_shape, key=lambda k: self._by_shape[k].used)
