@@ -174,6 +174,7 @@ def _from_exported(exported: ExportedProgram, name: str, kept: str = "") -> Capt
     position = 0
     state = exported.state_dict
     _drop_tokens(exported.graph)
+    _spell_casts(exported.graph)
     for spec in exported.graph_signature.input_specs:
         if spec.kind is InputKind.TOKEN:
             continue
@@ -233,6 +234,14 @@ def _call_site() -> tuple[str, int]:
     while frame is not None and frame.f_code.co_filename.startswith((*_OURS, "<")):
         frame = frame.f_back  # type: ignore[assignment]
     return (frame.f_code.co_filename, frame.f_lineno) if frame is not None else ("", 0)
+
+
+def _spell_casts(graph: torch.fx.Graph) -> None:
+    """Decompositions written in prims cast by an op of theirs; it is aten's cast."""
+    for node in list(graph.nodes):
+        if node.target is torch.ops.prims.convert_element_type.default:
+            node.target = torch.ops.aten._to_copy.default
+            node.args, node.kwargs = (node.args[0],), {"dtype": node.args[1]}
 
 
 def _drop_tokens(graph: torch.fx.Graph) -> None:

@@ -38,7 +38,7 @@ def load_pipeline(path: str | os.PathLike[str], **options: Any) -> Pipeline:
         schema = given or load_schema(value.get("schema", "criteo"))
     except OSError as error:
         raise UsageError(f"no pipeline file {path}: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFileError(
             f"{path} is not a pipeline file: {error}",
             needs='{"schema": "criteo", "operators": [{"operator": "Neg2Zero"}, …]}',

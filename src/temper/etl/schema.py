@@ -82,7 +82,7 @@ def load_schema(name: str) -> Schema:
         )
     try:
         return schema_from_dict(json.loads(path.read_text(encoding="utf-8")))
-    except (ValueError, UnicodeDecodeError) as error:
+    except (ValueError, UnicodeDecodeError, RecursionError) as error:
         raise BadFileError(f"{name} is not JSON: {error}") from None
 
 

@@ -20,7 +20,10 @@ from temper.frontdoor.gradients import differentiable, refuse_backward
 from temper.frontdoor.language.optimized import watch_wrappers
 from temper.frontdoor.loaded import Kept, LoadedGraph, loaded_graphs
 from temper.frontdoor.numbers import Numbers
+from temper.graph.captured import Captured
+from temper.graph.ranges import CLASSES, Range, class_of, wide_nodes
 from temper.options import Options, resolve
+from temper.torch_device.device import host_view, is_tt
 
 Runner = Callable[..., Any]
 
@@ -73,24 +76,20 @@ class _Graph:
         self._name = f"graph_g{index}"
         self._keep = keep
         self._aliased = may_alias(module)
+        self._ranged = False  # whether what integers hold decides where they are computed
         self._by_shape: dict[Any, _Program] = {}
         self._clock = itertools.count()
 
     def __call__(self, *inputs: Any) -> Any:
         numbers = self._numbers.values(inputs) if self._numbers else None
-        key = [(t.shape, t.dtype) if isinstance(t, torch.Tensor) else t for t in inputs]
-        if numbers is not None:
-            key += self._numbers.key(numbers)
-        if self._aliased:
-            key += [t.stride() for t in inputs if isinstance(t, torch.Tensor)]
-        found = self._by_shape.get(tuple(key))
+        found = self._by_shape.get(self._key(inputs, numbers))
         if found is None:
             with compile_lock:
-                found = self._by_shape.get(tuple(key))
+                found = self._by_shape.get(self._key(inputs, numbers))
                 if found is None:
                     found = self._compile(inputs, numbers)
                     forget_sources()
-                    self._by_shape[tuple(key)] = found
+                    self._by_shape[self._key(inputs, numbers)] = found
                     if len(self._by_shape) > KEPT_PROGRAMS:
                         oldest = min(self._by_shape, key=lambda k: self._by_shape[k].used)
                         del self._by_shape[oldest]
@@ -100,6 +99,20 @@ class _Graph:
         made = found([*inputs, *self._numbers.tensors(numbers)])
         self._numbers.fill(made, numbers)
         return tuple(made)
+
+    def _key(self, inputs: Sequence[Any], numbers: list[Any] | None) -> tuple[Any, ...]:
+        """What a program holds for."""
+        key = [(t.shape, t.dtype) if isinstance(t, torch.Tensor) else t for t in inputs]
+        if numbers is not None:
+            key += self._numbers.key(numbers)
+        tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
+        if self._aliased:
+            key += [t.stride() for t in tensors]
+        if self._ranged:
+            key += [
+                class_of(host_view(t) if is_tt(t) else t) for t in tensors if t.dtype is torch.int64
+            ]
+        return tuple(key)
 
     def _compile(self, inputs: Sequence[Any], numbers: list[Any] | None) -> _Program:
         started = time.perf_counter()
@@ -117,6 +130,10 @@ class _Graph:
                 f"{self._name} of the model runs in eager torch on the host: {cause}", stacklevel=2
             )
             return _Eager(module)
+        captured.ranges = _ranges(captured, inputs)
+        nodes = captured.graph.nodes
+        narrow, widest = (dict.fromkeys(captured.ranges, c) for c in (CLASSES[0], CLASSES[-1]))
+        self._ranged = wide_nodes(nodes, narrow) != wide_nodes(nodes, widest)
         built = build(captured, self._options, cached=True)
         rest = time.perf_counter() - started - sum(built.stages.values())
         built.stages = {"capture": rest, **built.stages}
@@ -124,6 +141,21 @@ class _Graph:
         if self._keep is not None:
             self._keep.add(graph)
         return _Specialised(graph, module, views(module, inputs) if self._aliased else [])
+
+
+def _ranges(captured: Captured, inputs: Sequence[Any]) -> dict[str, Range]:
+    """The class of every int64 input, weight and constant of a graph."""
+    found = {}
+    for argument in captured.arguments:
+        held = argument.position >= 0
+        value = inputs[argument.position] if held else captured.weights.get(argument.path)
+        if isinstance(value, torch.Tensor) and value.dtype is torch.int64:
+            found[argument.node] = _class(value)
+    return found
+
+
+def _class(values: torch.Tensor) -> Range:
+    return class_of(host_view(values) if is_tt(values) else values)
 
 
 class _Program(Protocol):

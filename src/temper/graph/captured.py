@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import fx
 
+from temper.graph.ranges import Range
 from temper.weights.report import WeightFormatEntry
 
 Role = Literal["weight", "constant", "input", "state"]
@@ -39,6 +40,8 @@ class Captured:
     mutations: list[tuple[int, str, Any]] = field(default_factory=list)
     # Graph outputs that are what became of a state tensor: written in place, handed to nobody
     state_outputs: frozenset[int] = frozenset()
+    # What int64 placeholders are assumed to hold, by name; None where nobody checks it
+    ranges: dict[str, Range] | None = None
     call_site: tuple[str, int] = ("", 0)  # the user's line that called the model
     weight_report: list[WeightFormatEntry] = field(default_factory=list)
     unflatten: Callable[[list[Any]], Any] = lambda values: values

@@ -10,6 +10,7 @@ import torch
 from temper import chips
 from temper.graph.captured import Captured
 from temper.graph.node import Node, is_node
+from temper.graph.ranges import wide_nodes
 from temper.lowering import (
     cache,  # noqa: F401 - they register themselves
     data,  # noqa: F401 - they register themselves
@@ -27,8 +28,8 @@ from temper.lowering.builder import Builder
 from temper.lowering.cache import declare_state
 from temper.lowering.host import (
     Call,
+    called_output,
     complex_argument,
-    complex_output,
     fall_back,
     is_complex,
 )
@@ -43,6 +44,8 @@ __all__ = ["LOWERINGS", "lower"]
 def lower(captured: Captured, options: Options) -> Program:
     """The whole graph, in order; results of the graph become outputs of the program."""
     b = Builder(chips.get(options["chip"]), options, captured.weights)
+    if captured.ranges is not None:
+        b.wide = wide_nodes(captured.graph.nodes, captured.ranges)
     inputs: list[str] = []
     by_node = {a.node: a for a in captured.arguments}
     for node in captured.graph.nodes:
@@ -129,7 +132,8 @@ def _weight_format(b: Builder, value: torch.Tensor) -> str:
 def _lower_node(b: Builder, node: Node) -> Any:
     function = LOWERINGS.get(node.target)
     val = node.meta.get("val")
-    if is_complex(val) or any(isinstance(b.env.get(n), Call) for n in node.all_input_nodes):
+    called = any(isinstance(b.env.get(n), Call) for n in node.all_input_nodes)
+    if called or node in b.wide or is_complex(val):
         return fall_back(b, node)
     if isinstance(val, torch.Tensor) and val.numel() == 0:
         return b.constant(torch.empty(val.shape, dtype=val.dtype), node.name)
@@ -153,7 +157,7 @@ def _output(b: Builder, argument: Any) -> str:
         return ""
     value = b.env[argument]
     if isinstance(value, Call):
-        return complex_output(b, value, argument.meta["val"].shape).name
+        return called_output(b, value, argument.meta["val"]).name
     return b.on_device(b.plain(b[argument])).name
 
 

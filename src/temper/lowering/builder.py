@@ -65,7 +65,8 @@ class Builder:
         self.const_ops: list[Op] = []
         self.weights: dict[str, str] = {}
         self.state: dict[str, str] = {}
-        self.env: dict[Node, Any] = {}  # a Value, several, or a complex Call
+        self.env: dict[Node, Any] = {}  # a Value, several, or a Call
+        self.wide: set[Node] = set()  # int64 nodes whose values may leave 32 bits
         self.images: set[str] = set()  # inputs that one convolution alone reads
         self.source = Source()
         self._names: dict[str, int] = {}

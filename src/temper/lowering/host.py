@@ -22,7 +22,7 @@ _DROPPED = ("device", "layout", "memory_format", "pin_memory", "generator")
 
 @dataclass(frozen=True)
 class Call:
-    """An operator's complex result that is made where it is read."""
+    """An operator's complex or 64-bit result that is made where it is read."""
 
     target: str
     args: tuple[Any, ...]
@@ -45,9 +45,11 @@ def complex_argument(
     return Call("aten.view_as_complex.default", (pairs,), {}), pairs
 
 
-def complex_output(b: Builder, value: Call, shape: torch.Size) -> Value:
-    """A complex result of the graph as pairs."""
-    pairs = torch.empty((*shape, 2), device="meta")
+def called_output(b: Builder, value: Call, like: torch.Tensor) -> Value:
+    """A result of the graph that the chip has no format for: complex as pairs, wide as it is."""
+    if not like.is_complex():
+        return _emit(b, "aten.clone.default", (value,), {}, [(0, like)], "wide")[0]
+    pairs = torch.empty((*like.shape, 2), device="meta")
     return _emit(b, "aten.view_as_real.default", (value,), {}, [(0, pairs)], "complex")[0]
 
 
@@ -61,17 +63,18 @@ def fall_back(b: Builder, node: Node) -> Any:
             try_=["fallback=True", "an op that the chip has"],
         )
     val = node.meta["val"]
+    called = is_complex(val) or node in b.wide
     args = tuple(_bound(b, a) for a in node.args)
     kwargs = {k: _bound(b, v) for k, v in node.kwargs.items() if k not in _DROPPED}
     if node.target is operator.getitem:
         call = args[0]
         picked = Call(call.target, call.args, call.kwargs, int(node.args[1]))
-        if is_complex(val):
+        if called:
             return picked
         args, target = (picked,), "aten.clone.default"
     else:
         target = str(node.target)
-    if is_complex(val):
+    if called:
         return Call(target, args, kwargs)
     if not isinstance(val, (tuple, list)):
         return _emit(b, target, args, kwargs, [(0, val)], node.name, random=_random(node))[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -64,6 +65,8 @@ def _number(option: Option, value: Any) -> int | float:
         raise ValueError
     number: int | float = int(str(value).strip()) if option.kind == "int" else float(value)
     low, high = option.minimum, option.maximum
+    if not math.isfinite(number):
+        raise ValueError
     if (low is not None and number < low) or (high is not None and number > high):
         raise ValueError
     return number

@@ -56,7 +56,7 @@ def read(path: Path) -> dict[str, Any]:
         raise UsageError(f"no baseline {path}", try_=[f"--save {path}"]) from None
     except KeyError as error:
         raise BadFileError(f"{path} is no baseline", found=f"no key {error}") from None
-    except (OSError, TypeError, ValueError, UnicodeDecodeError) as error:
+    except (OSError, TypeError, ValueError, UnicodeDecodeError, RecursionError) as error:
         raise BadFileError(f"{path} is no baseline", found=str(error)) from None
     return dict(ours)
 

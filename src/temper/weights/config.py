@@ -164,7 +164,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_twins)
     except FileNotFoundError:
         raise UsageError(f"no weight override file {path}") from None
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BadFileError(f"{path} is no weight override file", found=str(error)) from None
     if not isinstance(found, dict):
         raise BadFileError(

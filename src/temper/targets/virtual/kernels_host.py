@@ -81,7 +81,8 @@ def bind_argument(argument: Any, inputs: list[Tensor]) -> Any:
 @kernel("Host")
 def host(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: torch's own operator on the host's float32 or int64 values; each result is then
-    rounded to its value's format."""
+    rounded to its value's format. 64-bit integers stay what they are: lowering hands none to the
+    chip that its 32 bits do not hold."""
     function = resolve(op.attr("target"))
     args, kwargs = op.attr("args"), op.attr("kwargs")
     outputs = [b.output(op, index) for index in range(len(op.outputs))]
@@ -98,7 +99,7 @@ def host(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
         several = [made] if isinstance(made, Tensor) else made
         results = [several[index] for index in chosen]
         for out, result, format_name in zip(outputs, results, formats, strict=True):
-            if format_name in INTEGER_FORMATS:
+            if format_name in INTEGER_FORMATS and result.dtype != torch.int64:
                 out.copy_(to_integer(result, format_name).reshape(out.shape))
             else:
                 out.copy_(result.reshape(out.shape))
