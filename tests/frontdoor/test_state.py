@@ -301,8 +301,20 @@ class Closures(Case):
         return self.scaled(x) + self.record.last + next(self.numbers)
 
 
+class Integers(Case):
+    """int64 beyond the chip's 32 bits, inside the graph and out of it."""
+
+    def calls(self) -> Iterator[Call]:
+        for step in (3, 70_000, 2**31 - 2, 5):
+            yield (torch.arange(2) + step - 1,)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        hashed = (x * 2654435761 + 17) % 1000
+        return x * x, hashed, x + 2, x.sum(), torch.where(x > 4, x, -1) - x, x[:1] + x
+
+
 CASES = [Counter, Hidden, Collected, PlainTensor, Attributes, Patched, Randomness, Zeros, Floats,
-         SameInputs, Overlapping, Views, Modes, Hooks, Buffers, Closures]  # fmt: skip
+         SameInputs, Overlapping, Views, Modes, Hooks, Buffers, Closures, Integers]  # fmt: skip
 
 
 def drive(

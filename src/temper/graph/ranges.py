@@ -71,8 +71,9 @@ def _range(node: Node, known: Mapping[Node, Range]) -> Range:
     """The range of one int64 result; of everything that is not arithmetic: 32 bits."""
     name = getattr(node.target, "_opname", getattr(node.target, "__name__", ""))
     operands = [_operand(a, known) for a in node.args[:2]]
-    if name in ("add", "sub", "rsub", "mul") and None not in operands and len(operands) == 2:
-        (a, b), (c, d) = operands
+    left, right = [*operands, None, None][:2]
+    if name in ("add", "sub", "rsub", "mul") and left is not None and right is not None:
+        (a, b), (c, d) = left, right
         scale = node.kwargs.get("alpha", 1)
         if name == "add":
             return _hull([a + c * scale, b + d * scale, a + d * scale, b + c * scale])
@@ -81,15 +82,15 @@ def _range(node: Node, known: Mapping[Node, Range]) -> Range:
         if name == "rsub":
             return _hull([c - a, d - b, c - b, d - a])
         return _hull([a * c, a * d, b * c, b * d])
-    if name in ("remainder", "fmod", "bitwise_and") and len(operands) == 2 and operands[1]:
-        size = max(map(abs, operands[1]))
+    if name in ("remainder", "fmod", "bitwise_and") and right is not None:
+        size = max(map(abs, right))
         return (-size, size)
     if name in ("div", "floor_divide", "bitwise_right_shift", "neg", "abs", "sign"):
-        low, high = operands[0] or INT32
+        low, high = left or INT32
         return _hull([low, high, -low, -high])
     if name in _SUMS:
-        low, high = operands[0] or INT32
-        count = max(1, node.args[0].meta["val"].numel())  # type: ignore[union-attr]
+        low, high = left or INT32
+        count = max(1, node.args[0].meta["val"].numel())
         return _hull([low * count, high * count, low, high])
     if name == "arange":
         numbers = [a for a in node.args if isinstance(a, int)]
@@ -99,7 +100,7 @@ def _range(node: Node, known: Mapping[Node, Range]) -> Range:
     if name in _PLACES:
         return (0, INT32[1])
     if name == "clamp":
-        return _clamped(node, operands[0] or INT32)
+        return _clamped(node, left or INT32)
     if name in _MOVES or name == "getitem":
         given = _flat(node.args)
         numbers = given[1:] if name in _FILLS else []  # elsewhere they are places and sizes
