@@ -170,9 +170,10 @@ def test_truth_values_and_integers_mean_what_they_mean_in_torch(function: Functi
     check(function, torch.randn(4, 5), host=True)
 
 
-def test_integers_wrap_at_32_bits_and_wider_inputs_are_refused() -> None:
+def test_integers_keep_their_bits_and_wider_inputs_are_refused() -> None:
     compiled = temper.compile(Calls(lambda i: i * 2).eval())
-    assert compiled(torch.tensor([2**30, -3])).tolist() == [-(2**31), -6]
+    assert compiled(torch.tensor([2**30, -3])).tolist() == [2**31, -6]
+    assert compiled(torch.tensor([2**30], dtype=torch.int32)).tolist() == [-(2**31)]
     with pytest.raises(UsageError, match="beyond int32"):
         compiled(torch.tensor([2**40, 1]))
 
