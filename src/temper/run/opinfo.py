@@ -37,12 +37,14 @@ class OpInfo:
     @property
     def code(self) -> str:
         if self.is_host:
-            return f"{self.op.attrs.get('target') or 'host'} (torch)"
+            name = "host" if self.op.kind == "Host" else self.op.kind
+            return f"{self.op.attrs.get('target') or name} (torch)"
         return self.op.info.code
 
     @property
     def is_host(self) -> bool:
-        return self.op.kind == "Host"
+        """Whether the host does it: an op without a lowering, or one on the way to the chip."""
+        return self.family == "host"
 
     @property
     def family(self) -> str:
