@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterable
 
 # Wide enough for the longest label in use, so that the second column lines up.
@@ -51,3 +52,16 @@ class BadFileError(TemperError):
     """A file that is missing, truncated, foreign, hostile or of a newer version."""
 
     exit_code = 2
+
+
+def raised_at(error: BaseException) -> str:
+    """The user's own file and line that an exception came by: the last outside of libraries."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if not any(part in f.filename for part in _LIBRARIES)]
+    if not own:
+        return ""
+    last = own[-1]
+    return f"{last.filename}:{last.lineno}, in {last.name}"
+
+
+_LIBRARIES = ("/site-packages/", "/dist-packages/", "/temper/", "<frozen", "/lib/python")

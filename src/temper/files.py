@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import difflib
 import glob
 import os
 import shutil
@@ -162,3 +163,14 @@ def only_one(path: Path, busy: TemperError) -> Iterator[None]:
         finally:
             with contextlib.suppress(OSError):
                 os.unlink(path)
+
+
+def nearest_files(path: Path) -> list[str]:
+    """Up to two files beside where ``path`` would be, whose names look like it."""
+    folder = path.parent
+    try:
+        names = [entry.name for entry in folder.iterdir() if entry.suffix == path.suffix]
+    except OSError:
+        return []
+    near = difflib.get_close_matches(path.name, names, n=2)
+    return [str(folder / name) for name in near]

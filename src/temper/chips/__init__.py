@@ -29,5 +29,7 @@ def get(name: str) -> Chip:
     key = ALIASES.get(key, key)
     if key not in CHIPS:
         near = difflib.get_close_matches(key, [*CHIPS, *ALIASES], n=2)
-        raise UsageError(f"unknown chip {name!r}", allowed=" ".join(CHIPS), try_=near or None)
+        # By the names of the list alone: an alias that is not in it would be a riddle.
+        names = list(dict.fromkeys(ALIASES.get(n, n) for n in near))
+        raise UsageError(f"unknown chip {name!r}", allowed=" ".join(CHIPS), try_=names or None)
     return CHIPS[key]

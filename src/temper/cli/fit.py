@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Whole
 from temper.errors import UsageError
+
+if TYPE_CHECKING:
+    from temper.chips import Chip
+    from temper.tuning.fit_table import TableFit
 
 
 @click.command(
@@ -74,7 +80,7 @@ def command(
             ]
         )
     word = fits[0].dimension
-    columns = ["level", f"largest {word}", "SRAM a core, B", "DRAM, B", "what stops the next"]
+    columns = ["level", f"largest {word}", "SRAM per core, B", "DRAM, B", "what stops the next"]
     out = console()
     out.print(table(f"{model} on {chip}", columns, rows, right=columns[:3]))
     for fit in fits:
@@ -99,26 +105,44 @@ def _table(text: str, chip: str, as_json: bool) -> None:
     cells = [
         [
             f.format,
-            f"{f.size_bytes / 2**20:.2f}",
+            f"{f.size_bytes / 1e6:,.2f}",
             f"{f.bytes_per_core:,}",
             f"{f.usable_per_core:,}",
             "fits" if f.fits else "does not fit",
         ]
         for f in found
     ]
-    heads = ["format", "MB", "B a core", "usable B a core", "SRAM"]
+    heads = ["format", "MB", "B per core", "usable B per core", "SRAM"]
     out = console()
     out.print(
         table(f"{rows} x {columns} in the SRAM of {board.name}", heads, cells, right=heads[1:4])
     )
     first = next((f.format for f in found if f.fits), None)
     if first is None:
-        need = -(-found[-1].bytes_per_core // board.sram_usable_bytes)
-        out.print(f"no format fits: split the table over {need} or more operators, or use DRAM")
+        out.print(f"no format fits SRAM: {_elsewhere(found, board)}")
     elif first != "float32":
         out.print(f"{first} makes it fit")
     out.print(
-        f"datasheet SRAM {board.datasheet_sram_mb} MB over {board.cores} cores; programs use "
-        f"{board.compute_cores} of them, less circular buffers",
+        f"MB are 10^6 bytes; datasheet SRAM {board.datasheet_sram_mb} MB over {board.cores} "
+        f"cores; programs use {board.compute_cores} of them, less circular buffers",
         style="dim",
+    )
+
+
+def _elsewhere(found: Sequence[TableFit], board: Chip) -> str:
+    """What is left for a table that no format brings into SRAM."""
+    need = -(-found[-1].bytes_per_core // board.sram_usable_bytes)
+    capacity = board.dram_banks * board.dram_bank_bytes
+    held = f"the {capacity / 1e9:.1f} GB of DRAM"
+    fits = [f for f in found if f.size_bytes <= capacity]
+    if not fits:
+        least = found[-1]
+        boards = -(-least.size_bytes // capacity)
+        return (
+            f"nor {held}: the smallest format, {least.format}, takes {least.size_bytes / 1e9:,.1f} "
+            f"GB, which is {boards:,} boards; keep the table on the host, or shorten it"
+        )
+    return (
+        f"keep it in {held} as {fits[0].format} ({fits[0].size_bytes / 1e9:,.2f} GB), or split it "
+        f"over {need} or more operators in SRAM"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from temper._version import __version__
 from temper.capture.capture import capture, hushed
 from temper.compiler import cache
 from temper.cost.constants import constants
-from temper.errors import CompileError, TemperError, UsageError
+from temper.errors import CompileError, TemperError, UsageError, raised_at
 from temper.graph.captured import Captured
 from temper.lowering import lower
 from temper.lowering.legalise import legalise
@@ -212,13 +213,26 @@ def own_error(
         return inner
     if isinstance(error, TorchRuntimeError):
         # Dynamo ran the model's Python on tensors without data, and that failed.
-        text = str(error.__cause__ or error).strip().splitlines() or [""]
+        cause, at = _told_by_dynamo(error)
         return UsageError(
             f"{type(model).__name__} fails on these inputs without a compiler too",
-            cause=f"{type(error.__cause__ or error).__name__}: {text[0][:300]}",
+            cause=cause,
+            at=at,
             given=", ".join(_described(t) for t in (*args, *kwargs.values())),
+            see="'temper --debug ...' shows the whole traceback",
         )
     return error
+
+
+def _told_by_dynamo(error: Exception) -> tuple[str, str]:
+    """The model's own error and its place in the user's code, out of Dynamo's long text."""
+    text = str(error.__cause__ or error).strip()
+    got = re.search(r": got (\w+)\((['\"])(.*?)\2\)", text)
+    first = next(iter(text.splitlines()), "")
+    cause = f"{got[1]}: {got[3]}" if got else f"{type(error.__cause__ or error).__name__}: {first}"
+    frames = re.findall(r'File "(.+?)", line (\d+), in (\w+)', str(error))
+    at = "{}:{}, in {}".format(*frames[-1]) if frames else raised_at(error)
+    return cause[:300], at
 
 
 def _described(value: Any) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from temper.errors import UsageError
+from temper.errors import UsageError, raised_at
+from temper.files import nearest_files
 
 
 @dataclass
@@ -93,7 +94,11 @@ def load(argument: str | Callable[..., Any], batch: int | None = None) -> Loaded
     try:
         made = function(batch) if batch is not None else function(1) if required else function()
     except Exception as error:
-        raise UsageError(f"{label} raised {type(error).__name__}: {error}") from error
+        raise UsageError(
+            f"{label} raised {type(error).__name__}: {error}",
+            at=raised_at(error),
+            see="'temper --debug ...' shows the whole traceback",
+        ) from error
     return _checked(
         made, label, batch if batch is not None else (1 if required else None) if scalable else None
     )
@@ -137,7 +142,7 @@ def _checked(made: Any, label: str, batch: int | None) -> Loaded:
 
 def _load_file(path: Path) -> Any:
     if not path.is_file():
-        raise UsageError(f"no file {path}")
+        raise UsageError(f"no file {path}", try_=nearest_files(path))
     name = f"temper_model_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -148,7 +153,11 @@ def _load_file(path: Path) -> Any:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise UsageError(f"{path} raised {type(error).__name__}: {error}") from error
+        raise UsageError(
+            f"{path} raised {type(error).__name__}: {error}",
+            at=raised_at(error),
+            see="'temper --debug ...' shows the whole traceback",
+        ) from error
     finally:
         sys.path.pop(0)
     return module

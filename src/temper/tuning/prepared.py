@@ -12,7 +12,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from temper.compiler.pipeline import CompiledPrograms
-from temper.errors import UsageError
+from temper.errors import UsageError, raised_at
 from temper.frontdoor.loaded import LoadedGraph
 from temper.frontdoor.loader import Loaded, load
 
@@ -57,7 +57,9 @@ def reference(source: Source, batch: int | None) -> torch.Tensor:
             raise
         except Exception as error:
             raise UsageError(
-                f"the model raised {type(error).__name__} on its inputs: {error}"
+                f"the model raised {type(error).__name__} on its inputs: {error}",
+                at=raised_at(error),
+                see="'temper --debug ...' shows the whole traceback",
             ) from error
         if any(not torch.equal(a, b) for a, b in zip(tensors, before, strict=True)):
             raise UsageError(

@@ -14,7 +14,7 @@ from typing import Any
 from torch import nn
 
 from temper.errors import BadFileError, UsageError
-from temper.files import write_text
+from temper.files import nearest_files, write_text
 from temper.weights.op import override_dtype
 
 Config = Mapping[str, str] | str | os.PathLike[str]
@@ -159,18 +159,26 @@ def _validated(rules: Mapping[Any, Any], where: str) -> dict[str, str]:
     return checked
 
 
+_FORM = (
+    'a JSON object of patterns and formats, such as {"default": "bfp_bf8", "*.lm_head.weight": '
+    '"bf16"}'
+)
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_no_twins)
     except FileNotFoundError:
-        raise UsageError(f"no weight override file {path}") from None
+        raise UsageError(f"no weight override file {path}", try_=nearest_files(path)) from None
     except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise BadFileError(f"{path} is no weight override file", found=str(error)) from None
+        raise BadFileError(
+            f"{path} is no weight override file", found=str(error), needs=_FORM
+        ) from None
     if not isinstance(found, dict):
         raise BadFileError(
             f"{path} is no weight override file",
             found=f"a JSON {type(found).__name__}",
-            needs='an object such as {"default": "bfp_bf8", "*.lm_head.weight": "bf16"}',
+            needs=_FORM,
         )
     return found
 
