@@ -232,6 +232,19 @@ def llama(batch: int) -> Made:
     return _Output(LlamaModel(config), "last_hidden_state"), (torch.randint(0, 8192, (batch, 256)),)
 
 
+@model("decode")
+def decode(batch: int) -> Made:
+    """One token for each user, as a decode step reads its weights: bound by DRAM."""
+    from transformers import LlamaConfig, LlamaModel
+
+    config = LlamaConfig(
+        vocab_size=1024, hidden_size=2048, intermediate_size=8192, num_hidden_layers=2,
+        num_attention_heads=32, num_key_value_heads=8, max_position_embeddings=512,
+        use_cache=False,
+    )  # fmt: skip
+    return _Output(LlamaModel(config), "last_hidden_state"), (torch.randint(0, 1024, (batch, 1)),)
+
+
 @model("vit")
 def vit(batch: int) -> Made:
     from transformers import ViTConfig, ViTModel

@@ -16,9 +16,11 @@ from temper.units import shown, write_any_text
 
 # name -> (module with a click command called `command`, one line for --help)
 COMMANDS = {
+    "advise": ("temper.cli.advise", "Boards, settings, limits and next steps on one page."),
     "bench": ("temper.cli.bench", "Measure a model honestly: warm-up, trials, interval, bytes."),
     "calibrate": ("temper.cli.calibrate", "Fit the cost model to measured op times, or check it."),
     "chip": ("temper.cli.chip", "Show a board's numbers and where they come from."),
+    "compare": ("temper.cli.compare", "Two models, settings, boards or runs side by side."),
     "diff": ("temper.cli.diff", "Compare two profiles op by op."),
     "doctor": ("temper.cli.doctor", "Check host, driver, card and environment."),
     "emit": ("temper.cli.emit", "Write a model as a script that needs ttnn and numpy alone."),

@@ -13,16 +13,21 @@ from torch.utils import _pytree as pytree
 
 from temper.compiler.pipeline import Built, CompiledPrograms, compile_model
 from temper.cost import ProgramCost, estimate
-from temper.errors import TemperError
+from temper.errors import OutOfMemoryError, TemperError
 from temper.frontdoor.loader import Loaded, find, takes_batch
+from temper.program import Program
 from temper.tuning import mixed
 from temper.tuning.accuracy import CHIP_SUMS, Floor, Probe, judged, loss
+from temper.tuning.globs import compress
 from temper.tuning.prepared import Source, first_output, prepared, run_once
 from temper.tuning.sample import choose
 from temper.tuning.variants import FORMATS, Unit, gains_ns, units, variant
 
 FIDELITIES = ("default", "LoFi", "HiFi2", "HiFi3", "HiFi4")
 ACCUMULATIONS = ("default", "float32", "bfloat16")
+
+# Mixed choices that are placed anew before one of them is taken.
+_PLACED = 4
 
 
 class OutOfTime(Exception):
@@ -84,6 +89,7 @@ class Engine:
     _points: dict[Any, mixed.Point] = field(default_factory=dict)
     _solved: dict[Any, list[mixed.Point]] = field(default_factory=dict)
     _units: dict[Any, list[Unit]] = field(default_factory=dict)
+    _placed: dict[Any, Program | None] = field(default_factory=dict)
     _loaded: Loaded | None = None
 
     def __post_init__(self) -> None:
@@ -134,16 +140,46 @@ class Engine:
         return next((s[0] for s in shapes if len(s) > 1), 1)
 
     def cost(self, setting: Setting, formats: Mapping[str, str] | None = None) -> ProgramCost:
-        """Modelled cost; ``formats`` by parameter path for a mixed setting. Nothing is run."""
+        """Modelled cost; ``formats`` by parameter path for a mixed setting. Nothing is run.
+
+        Of formats that were placed anew (``place``) the placed program is costed, of others the
+        program that was placed for bfloat16 weights.
+        """
+        fidelity = None if setting.fidelity == "default" else setting.fidelity
+        acc = None if setting.accumulation == "default" else setting.accumulation == "float32"
+        placed = self._placed.get(self._place_key(setting, formats))
+        if placed is not None:
+            return estimate(variant(placed, None, fidelity, acc), traced=setting.trace)
         program = self.built(setting.level, setting.batch or None).program
         by_value: dict[str, str] = {}
         if setting.formats != "bf16":
             for unit in self.units_of(setting):
                 fmt = setting.formats if formats is None else formats.get(unit.paths[0], "bf16")
                 by_value[unit.value] = fmt
-        fidelity = None if setting.fidelity == "default" else setting.fidelity
-        acc = None if setting.accumulation == "default" else setting.accumulation == "float32"
         return estimate(variant(program, by_value, fidelity, acc), traced=setting.trace)
+
+    def place(self, setting: Setting, formats: Mapping[str, str]) -> ProgramCost:
+        """The cost with these formats placed anew: what fits SRAM depends on them."""
+        key = self._place_key(setting, formats)
+        if key not in self._placed and key[2]:
+            self.progress("placing a choice of formats anew")
+            loaded = prepared(self.source, setting.batch or None, self.dtype)
+            options = {"optimization_level": setting.level,
+                       "weight_dtype_overrides": compress(
+                           dict.fromkeys(self.paths(setting), "bf16") | dict(formats))}  # fmt: skip
+            try:
+                self._placed[key] = self.compile(loaded, options).program
+            except OutOfMemoryError:
+                self._placed[key] = None  # the plan in place stands; verifying tells
+        return self.cost(_mixed(setting), formats)
+
+    def _place_key(
+        self, setting: Setting, formats: Mapping[str, str] | None
+    ) -> tuple[int, int, frozenset[tuple[str, str]]]:
+        if formats is None:
+            formats = dict.fromkeys(self.paths(setting), setting.formats)
+        kept = frozenset((p, f) for p, f in formats.items() if f != "bf16")
+        return setting.level, setting.batch, kept
 
     def units_of(self, setting: Setting) -> list[Unit]:
         key = (setting.level, setting.batch)
@@ -247,8 +283,23 @@ class Engine:
                 setting, {p: fmt for value, fmt in chosen.items() for p in paths[value]}
             )
 
-        self._solved[key] = mixed.assign(gains, known, measured, target if target > 0 else None)
+        points = mixed.assign(gains, known, measured, target if target > 0 else None)
+        self._solved[key] = self._placed_anew(setting, points)
         return self._solved[key]
+
+    def _placed_anew(self, setting: Setting, points: list[mixed.Point]) -> list[mixed.Point]:
+        """The same points; the fastest that keep the floor, uniform ones included, placed anew.
+
+        A mixed choice that looks faster in the bfloat16 plan can lose its place in SRAM, so the
+        uniform formats are placed as well and what is fastest then is fastest.
+        """
+        met = sorted((p for p in points if p.met), key=lambda p: p.time_ns)
+        uniform = [p for p in met if len(set(p.formats.values())) <= 1]
+        others = [p for p in met if p not in uniform]
+        for point in (*uniform, *others[:_PLACED]):
+            self.in_time()
+            self.place(setting, point.formats)
+        return [self.point(setting, p.formats) for p in points]
 
     # --- the real thing -----------------------------------------------------------------------
 

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from temper.compiler.moving import moving_share
-from temper.compiler.pipeline import CompiledPrograms, compile_model
+from temper.compiler.pipeline import CompiledPrograms
 from temper.cost import ProgramCost, estimate
 from temper.errors import OutOfMemoryError, UsageError
 from temper.frontdoor.loader import Loaded, find, takes_batch
+from temper.program import Program
 from temper.tuning.accuracy import CHIP_SUMS, Floor, floors, judged, loss
+from temper.tuning.captures import Captures
 from temper.tuning.choice import Difference, choose, difference
-from temper.tuning.prepared import Source, prepared, run_once
+from temper.tuning.prepared import Source, run_once
 from temper.tuning.rung import Rung, did, obstacle
 from temper.tuning.sample import Sample
 from temper.tuning.sample import choose as choose_sample
@@ -38,7 +40,7 @@ class Ladder:
     skipped: list[str] = field(default_factory=list)  # rungs that were not tried, and why
     notes: list[str] = field(default_factory=list)
     costs: dict[str, list[ProgramCost]] = field(default_factory=dict)  # by rung
-    compiled: dict[str, CompiledPrograms] = field(default_factory=dict)  # of kept rungs
+    programs: dict[str, list[Program]] = field(default_factory=dict)  # by rung
 
     def __iter__(self) -> Iterator[Rung]:
         return iter(self.rungs)
@@ -63,6 +65,7 @@ def explain(
     min_pcc: float | None = 0.99,
     seconds: float = math.inf,
     sample: Sample | None = None,
+    captures: Captures | None = None,
     progress: Callable[[str], None] = lambda text: None,
     on_rung: Callable[[Rung], None] = lambda rung: None,
 ) -> Ladder:
@@ -72,7 +75,7 @@ def explain(
     is told so and not built upon. The best rung is the fastest that keeps the floor.
     """
     return _Climb(source, chip, batch, accuracy, floors(min_pcc), seconds, sample,
-                  progress, on_rung).climb()  # fmt: skip
+                  captures, progress, on_rung).climb()  # fmt: skip
 
 
 class _Climb:
@@ -85,6 +88,7 @@ class _Climb:
         wanted: Sequence[Floor],
         seconds: float,
         sample: Sample | None,
+        captures: Captures | None,
         progress: Callable[[str], None],
         on_rung: Callable[[Rung], None],
     ) -> None:
@@ -97,7 +101,7 @@ class _Climb:
         self.ladder = Ladder(chip)
         self.started, self.seconds, self.steps = time.monotonic(), seconds, 0
         self.known: dict[tuple[Any, ...], dict[str, float] | None] = {}
-        self.sample = sample
+        self.sample, self.captures = sample, captures or Captures(self.source)
         self.kept: Rung | None = None
         self._accuracy = accuracy
 
@@ -157,10 +161,7 @@ class _Climb:
     def _compiled(
         self, dtype: str, settings: Mapping[str, Any], batch: int | None
     ) -> tuple[Loaded, CompiledPrograms]:
-        loaded = prepared(self.source, batch, dtype)
-        options = {"chip": self.ladder.chip, **settings}
-        compiled = compile_model(loaded.model, loaded.inputs, loaded.kwargs, options, cached=True)
-        return loaded, compiled
+        return self.captures.compile(dtype, batch, {"chip": self.ladder.chip, **settings})
 
     def _try(
         self,
@@ -210,15 +211,14 @@ class _Climb:
             (wins and met), accuracy, ops,
             sum(op.kind == "Host" for p in programs for op in p.ops),
             moving_share(zip(programs, costs, strict=True)),
-            did(compiled, before, ops, settings), obstacle(compiled, costs),
+            did(compiled, before, ops, settings), obstacle(costs),
             sum(sum(g.stages.values()) for g in compiled.graphs),
         )  # fmt: skip
         self.steps += 1
         self.ladder.rungs.append(rung)
-        self.ladder.costs[name] = costs
+        self.ladder.costs[name], self.ladder.programs[name] = costs, programs
         if rung.kept:
             self.kept = rung
-            self.ladder.compiled[name] = compiled
         self.on_rung(rung)
 
     def _left(self) -> str:

@@ -28,8 +28,14 @@ def save(picture: Any, path: Path) -> None:
 
 
 def waterfall(rungs: Sequence[Rung], title: str, path: Path) -> None:
-    """Samples a second by rung, the gain of each rung on top of the one before."""
+    """Samples a second by rung, the gain of each rung on top of the last that was kept."""
     picture, axes = figure(max(7.0, 1.15 * len(rungs)))
+    draw_waterfall(axes, rungs, title)
+    save(picture, path)
+
+
+def draw_waterfall(axes: Any, rungs: Sequence[Rung], title: str) -> None:
+    """The waterfall into axes that are there."""
     # Rungs differ by orders of magnitude: equal heights are equal factors.
     axes.set_yscale("log")
     before = min(r.low_samples_per_s for r in rungs) / 2
@@ -64,4 +70,3 @@ def waterfall(rungs: Sequence[Rung], title: str, path: Path) -> None:
     axes.set_title(title)
     axes.margins(y=0.15)
     axes.spines[["top", "right"]].set_visible(False)
-    save(picture, path)

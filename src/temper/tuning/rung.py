@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,20 +86,26 @@ def _attention_blocks(compiled: CompiledPrograms) -> list[str]:
     return [f"attention in blocks of {rows} x {columns}" for rows, columns in sizes]
 
 
-def obstacle(compiled: CompiledPrograms, costs: list[ProgramCost]) -> str:
-    """What most of the time goes to now."""
-    shares: dict[str, float] = {}
+def shares(costs: Sequence[ProgramCost]) -> dict[str, float]:
+    """What the time of a call goes to, in words, as shares; the largest first."""
+    found: dict[str, float] = {}
     for cost in costs:
         for op in cost.ops:
-            shares[op.bound] = shares.get(op.bound, 0.0) + op.kernel_ns
-            shares["gaps"] = shares.get("gaps", 0.0) + op.gap_ns
-        idle = max(0.0, cost.call_ns - cost.device_ns - cost.transfer_in_ns - cost.transfer_out_ns)
-        shares["host"] = shares.get("host", 0.0) + idle
+            found[op.bound] = found.get(op.bound, 0.0) + op.kernel_ns
+            found["gaps"] = found.get("gaps", 0.0) + op.gap_ns
         moved = cost.transfer_in_ns + cost.transfer_out_ns
-        shares["link"] = shares.get("link", 0.0) + moved
-    total = sum(shares.values()) or 1.0
-    name, value = max(shares.items(), key=lambda item: item[1])
-    return f"{_WORDS.get(name, name)} {value / total:.0%}"
+        idle = max(0.0, cost.call_ns - cost.device_ns - moved)
+        found["host"] = found.get("host", 0.0) + idle
+        found["link"] = found.get("link", 0.0) + moved
+    total = sum(found.values()) or 1.0
+    ranked = sorted(found.items(), key=lambda item: -item[1])
+    return {_WORDS.get(name, name): value / total for name, value in ranked if value > 0}
+
+
+def obstacle(costs: Sequence[ProgramCost]) -> str:
+    """What most of the time goes to now."""
+    name, share = next(iter(shares(costs).items()), ("nothing", 1.0))
+    return f"{name} {share:.0%}"
 
 
 _WORDS = {
