@@ -214,6 +214,18 @@ def test_torchs_own_encoder_layer_moves_nothing_but_heads(batch_first: bool) -> 
     assert pcc(expected, run(built, TOKENS).float()) > 0.999
 
 
+def test_a_sequence_in_front_of_its_batch_is_turned_at_the_door_alone() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(128, 4, 256)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+    x = TOKENS.transpose(0, 1).contiguous()
+    expected = model(x)
+    built = build(model, x)
+    assert kinds(built)["CreateQkvHeads"] == kinds(built)["ConcatHeads"] == 2
+    assert moved(built) == ["Transpose", "Transpose"]
+    assert pcc(expected, run(built, x).float()) > 0.999
+
+
 def test_windows_of_a_shifted_image_are_one_gather_each_way() -> None:
     def windows(x: torch.Tensor) -> torch.Tensor:
         y = x.view(2, 14, 14, 64).roll((-3, -3), (1, 2))

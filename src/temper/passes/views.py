@@ -42,13 +42,13 @@ _HEADED = frozenset({aten.scaled_dot_product_attention.default})
 # A chain with something in it that was moved or gathered.
 _LONG = 1 << 30
 
-Way = Literal["as it is", "moved", "concatenated"]
+Way = Literal["as it is", "moved", "concatenated", "turned"]
 
 
 @dataclass(frozen=True)
 class Base:
     """A value that maps are over: a node as it is, the same op on an operand in its own order,
-    or attention's result with its heads side by side."""
+    attention's result with its heads side by side, or an input with its first two axes turned."""
 
     node: Node
     way: Way = "as it is"
@@ -69,6 +69,7 @@ class Analysis:
     graph: fx.Graph
     kept: set[Node] = field(default_factory=set)
     constants: dict[str, torch.Tensor] = field(default_factory=dict)  # by placeholder
+    turned: frozenset[Node] = frozenset()  # inputs that are better read batch first
     shown: dict[Node, Shown] = field(default_factory=dict)
     requests: list[Shown] = field(default_factory=list)
     # The operands, as they are mapped, of ops that were moved.
@@ -77,6 +78,11 @@ class Analysis:
 
     def run(self) -> None:
         for node in self.graph.nodes:
+            if node in self.turned:
+                rows, batch, width = node.meta["val"].shape
+                back = identity((batch, rows, width)).permute((1, 0, 2))
+                self.shown[node] = Shown(Base(node, "turned"), back)
+                continue
             if self._splits(node):
                 self.through.add(node)
                 continue
@@ -190,7 +196,41 @@ def _same_rows(first: Shown, second: Shown) -> bool:
 
 
 def analyse(graph: fx.Graph, constants: dict[str, torch.Tensor]) -> Analysis:
-    """Maps of all nodes, where only those ops moved past a map whose map then vanishes."""
+    """Maps of all nodes, where only those ops moved past a map whose map then vanishes.
+
+    A sequence that comes in front of its batch is turned once at the door where that saves more.
+    """
+    found = _useful(graph, constants)
+    doors = frozenset(
+        node for node in graph.nodes
+        if node.op == "placeholder" and node.name not in constants and _is_sequence(node)
+    )  # fmt: skip
+    if doors and any(n.target in _HEADED for n in graph.nodes):
+        whole = Analysis(graph, set(), constants, doors)
+        whole.run()
+        entry = sum(int(node.meta["val"].numel()) for node in doors)
+        if entry + _volume(whole) < _volume(found) / 2:
+            return whole
+    return found
+
+
+def _is_sequence(node: Node) -> bool:
+    value = node.meta.get("val")
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.dim() != 3:
+        return False
+    return min(value.shape) > 1 and bool(node.users)
+
+
+def _volume(found: Analysis) -> int:
+    """Elements that the maps which ops ask for would move; heads of rows in order are free."""
+    asked = {r for r in found.requests if not r.chart.is_reshape}
+    return sum(
+        torch.Size(r.chart.shape).numel() for r in asked
+        if not (isinstance(r.chart, IndexMap) and len(r.chart.shape) > 2 and r.chart.keeps_rows)
+    )  # fmt: skip
+
+
+def _useful(graph: fx.Graph, constants: dict[str, torch.Tensor]) -> Analysis:
     kept: set[Node] = set()
     while True:
         found = Analysis(graph, kept, constants)
@@ -249,7 +289,7 @@ class Writer:
         shown = self.found.shown[node]
         if shown.base == Base(node):
             return node
-        if shown.base.node is node and shown.base.way == "concatenated":
+        if shown.base.node is node and shown.base.way in ("concatenated", "turned"):
             return node
         if shown in self.made:
             return self.made[shown]
@@ -292,12 +332,17 @@ class Writer:
         if base not in self.made:
             node = base.node
             # Right behind its operands, so that every reader finds it made.
-            with self.graph.inserting_before(node):
+            first = next(n for n in self.graph.nodes if n.op != "placeholder")
+            with self.graph.inserting_before(first if base.way == "turned" else node):
                 self.made[base] = self._written(base)
         return self.made[base]
 
     def _written(self, base: Base) -> Node:
         node = base.node
+        if base.way == "turned":
+            made = self.graph.call_function(aten.transpose.int, (node, 0, 1))
+            inherit(made, node, node.meta["val"].transpose(0, 1))
+            return made
         if base.way == "concatenated":
             with self.graph.inserting_after(node):
                 made = self.graph.call_function(concat_heads, (node,))

@@ -59,6 +59,13 @@ class IndexMap:
             step *= size
         return self.offset == 0 and step == math.prod(self.source)
 
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether all rows of the source come in its order, whatever happens to their columns."""
+        row = self.source[-1] if self.source else 1
+        whole = _joined([(math.prod(self.source) // row, row)])
+        return _joined(f for axis in self.axes for f in axis if f[1] % row == 0) == whole
+
     def indices(self) -> Array:
         """The flat index into the source for every element of the result."""
         total = np.full(self.shape, self.offset, dtype=np.int64)
