@@ -9,7 +9,9 @@ from temper.program.tensor import is_view
 def device_codes(program: Program, op: Op) -> list[str]:
     """Names in order; none for what runs on the host or moves nothing."""
     inputs, outputs = program.input_specs(op), program.output_specs(op)
-    if op.kind in ("Host", "PrepareConvWeight"):
+    if op.kind in ("Host", "PrepareConvWeight", "FoldImage"):
+        return []
+    if inputs and inputs[0].memory.buffer == "host":
         return []
     if op.kind == "Reshape" and is_view(inputs[0], outputs[0]):
         return []

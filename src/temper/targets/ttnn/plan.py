@@ -271,7 +271,11 @@ class _Planner:
         readers = [self.program.ops[i].kind for i in self.readers.get(op.outputs[0], [])]
         wanted = {"InterleavedToSharded": ["Halo"], "FillPad": ["Reduce"]}.get(op.kind)
         if op.kind == "Reshard" and readers == ["Halo"]:
-            return self._window_of(op.outputs[0]) != "Pool2d"  # a convolution reshards by itself
+            # A convolution keeps its operand's cores, or reshards it by itself for other ones.
+            halo = self.program.ops[self.readers[op.outputs[0]][0]]
+            before, after = self.program.spec(op.outputs[0]), self.program.spec(halo.outputs[0])
+            same = before.memory.grid == after.memory.grid
+            return not same and self._window_of(op.outputs[0]) != "Pool2d"
         return wanted is not None and readers == wanted
 
     def _window_of(self, name: str) -> str:
@@ -333,7 +337,12 @@ class _Planner:
             return (Call(op.outputs, self._prepared_now(row)),)
         if op.kind not in TABLE:
             raise refused(row, "the table has no row for it")
-        return (Call(() if op.info.in_place else op.outputs, TABLE[op.kind](row)),)
+        made = Call(() if op.info.in_place else op.outputs, TABLE[op.kind](row))
+        if _whole_average(op) and row.out.memory.sharded:
+            # ttnn takes another kernel for it, which leaves its result interleaved.
+            back = Make("ttnn.to_memory_config", (Ref(op.outputs[0]), memory_config(row.out)))
+            return (made, Call(op.outputs, back))
+        return (made,)
 
     def _prepared_now(self, row: Row) -> Make:
         """Level 0 prepares weights at every call."""
@@ -346,3 +355,10 @@ class _Planner:
         raw = f"{op.outputs[0]}__host"
         self.made.constants.append(Upload(raw, op.outputs[0], spec.shape, spec, on_host=True))
         return Make("ttnn.to_device", (Ref(raw), DEVICE), {"memory_config": memory_config(spec)})
+
+
+def _whole_average(op: Op) -> bool:
+    """An average over whole images."""
+    if op.kind != "Pool2d" or op.attr("function") != "avg":
+        return False
+    return list(op.attr("kernel")) == [op.attr("in_h"), op.attr("in_w")]

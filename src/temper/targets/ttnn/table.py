@@ -126,7 +126,7 @@ def unary(row: Row, name: str, parameters: Sequence[Any]) -> Make:
     if name == "clamp":
         low, high = (*parameters, None, None)[:2]
         bounds = [-_WIDEST if low is None else float(low), _WIDEST if high is None else float(high)]
-        return Make("ttnn.UnaryWithParam", (Name("ttnn.UnaryOpType.CLAMP_TSS"), bounds))
+        return Make("ttnn.UnaryWithParam", (Name("ttnn.UnaryOpType.CLAMP_TSS"), *bounds))
     if name not in _UNARY:
         raise refused(row, f"no unary function {name!r}")
     if name == "bitwise_not" and row.inputs[0].format not in INTEGER_FORMATS:
@@ -137,7 +137,7 @@ def unary(row: Row, name: str, parameters: Sequence[Any]) -> Make:
     op = Name(f"ttnn.UnaryOpType.{kind}")
     if not values:
         return Make("ttnn.UnaryWithParam", (op,))
-    return Make("ttnn.UnaryWithParam", (op, values[0] if len(values) == 1 else values))
+    return Make("ttnn.UnaryWithParam", (op, *values))
 
 
 def chain(row: Row, functions: Sequence[Any]) -> list[Make]:
