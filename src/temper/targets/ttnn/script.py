@@ -114,10 +114,12 @@ def main():
     )
     device.enable_program_cache()
     weights = load(read_tensors(HERE / "weights.safetensors"), device)
-    inputs = upload(read_tensors(asked.inputs), device)
-    results = forward(weights, inputs, device)
-    run = lambda: forward(weights, inputs, device)
+    given = read_tensors(asked.inputs)
+    # An input in SRAM goes with its last reader, so every forward uploads its own.
+    run = lambda: forward(weights, upload(given, device), device)
+    results = run()
     if asked.trace:
+        inputs = upload(given, device)
         trace = ttnn.begin_trace_capture(device, cq_id=0)
         results = forward(weights, inputs, device)
         ttnn.end_trace_capture(device, trace, cq_id=0)
@@ -130,7 +132,8 @@ def main():
             run()
         ttnn.synchronize_device(device)
         each = (time.perf_counter() - started) / asked.time
-        print(f"{each * 1e3:.3f} ms a forward (measured on this host, {asked.time} forwards)")
+        what = "replays" if asked.trace else "forwards, upload of inputs included"
+        print(f"{each * 1e3:.3f} ms a forward (measured on this host, {asked.time} {what})")
     made = {name: numbers(value) for name, value in results.items()}
     write_tensors(HERE / "results.safetensors", made)
     good = not asked.check or compare(made, read_tensors(HERE / "outputs.safetensors"))
