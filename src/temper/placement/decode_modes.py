@@ -73,7 +73,12 @@ def _join(x: TensorSpec, chip: Chip, sram: bool) -> list[Mode]:
 
 
 def rotary_modes(inputs: Specs, outputs: Specs, chip: Chip) -> list[Mode]:
-    """Rotation of heads with one user on each core, cosines and sines beside them."""
+    """Rotation of heads with one user on each core, cosines and sines beside them.
+
+    A position for each user is what ttnn takes only so; empty for any other rotation.
+    """
+    if len(inputs[0].shape) != 4 or inputs[1].shape[2:3] != (1,) or inputs[0].shape[2] == 1:
+        return []
     memories = [users_on_cores(spec, chip) for spec in (*inputs, *outputs)]
     if any(memory is None for memory in memories) or inputs[1].shape[1] != inputs[0].shape[1]:
         return []

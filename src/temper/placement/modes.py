@@ -72,8 +72,8 @@ def modes(
     found = _interleaved(op, inputs, outputs, sram)
     if op.kind == "Sdpa" and len(inputs) > 3:  # ttnn reads masks from DRAM only
         found = [replace(m, inputs=(*m.inputs[:3], _DRAM_ONLY)) for m in found]
-    if op.kind == "RotaryEmbedding" and sram:
-        found += rotary_modes(inputs, outputs, chip)
+    if op.kind == "RotaryEmbedding":
+        return rotary_modes(inputs, outputs, chip) or found
     if op.kind == "Sdpa" and level and not op.attr("config"):
         return _attention_modes(op, inputs, outputs, chip, found)
     if op.kind == "Embeddings" and sram and inputs[1].format == "bfloat16":

@@ -57,8 +57,10 @@ class LanguageRuntime(StepRunner):
         found = conversation_of(cache)
         if found is not None:
             return found
-        static = bool(cache.layers) and all(isinstance(x, StaticLayer) for x in cache.layers)
-        asked = max(x.max_cache_len for x in cache.layers) if static else self.capacity(length)
+        # A static window drops what left it; only layers that keep everything set a limit.
+        whole = [x for x in cache.layers if not getattr(x, "is_sliding", False)]
+        static = bool(whole) and all(isinstance(x, StaticLayer) for x in whole)
+        asked = max(x.max_cache_len for x in whole) if static else self.capacity(length)
         made = Conversation(self.layers, users, rounded_capacity(asked), self.dtype, fixed=static)
         made.limit = asked if static else made.capacity
         filled = int(cache.get_seq_length())

@@ -17,6 +17,7 @@ _SAME = {
     "UntilizeCodegenDeviceOperation": "UntilizeWithUnpaddingDeviceOperation",
     "RepeatCodegenDeviceOperation": "RepeatDeviceOperation",
     "RotaryEmbeddingDeviceOperation": "RotaryEmbedding",
+    "RotaryEmbeddingHfDeviceOperation": "RotaryEmbedding",
     "UpsampleOperation": "UpSampleDeviceOperation",
 }
 

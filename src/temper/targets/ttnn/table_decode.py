@@ -39,7 +39,8 @@ def attention_decode(row: Row) -> Make:
 
 @call("CreateQkvHeadsDecode")
 def create_heads_decode(row: Row) -> Make:
-    return Make("ttnn.experimental.nlp_create_qkv_heads_decode", (row.ref(0),), {
+    rows = Make("ttnn.unsqueeze_to_4D", (row.ref(0),))
+    return Make("ttnn.experimental.nlp_create_qkv_heads_decode", (rows,), {
         "num_heads": row.attr("heads"), "num_kv_heads": row.attr("kv_heads"),
         "memory_config": row.memory,
     })  # fmt: skip
@@ -48,4 +49,5 @@ def create_heads_decode(row: Row) -> Make:
 @call("ConcatHeadsDecode")
 def concat_heads_decode(row: Row) -> Make:
     heads = row.inputs[0].shape[-2]
-    return Make("ttnn.experimental.nlp_concat_heads_decode", (row.ref(0),), {"num_heads": heads})
+    made = Make("ttnn.experimental.nlp_concat_heads_decode", (row.ref(0),), {"num_heads": heads})
+    return Make("ttnn.squeeze", (made, 0))

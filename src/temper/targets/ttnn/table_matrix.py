@@ -248,6 +248,10 @@ def sort(row: Row) -> Make:
 
 @call("RotaryEmbedding")
 def rotary(row: Row) -> Make:
+    x, cos = row.inputs[:2]
+    if len(x.shape) == 4 and cos.shape[2] == 1 and x.shape[2] > 1:  # a position for each user
+        return Make("ttnn.experimental.rotary_embedding_hf", (row.ref(0), row.ref(1), row.ref(2)),
+                    {"is_decode_mode": True, "memory_config": row.memory})  # fmt: skip
     return Make("ttnn.experimental.rotary_embedding", (row.ref(0), row.ref(1), row.ref(2)),
                 {"memory_config": row.memory})  # fmt: skip
 
