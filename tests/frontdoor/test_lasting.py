@@ -124,3 +124,15 @@ def test_recurrent_layers_run_on_the_chip_under_torch_compile(layer: type[nn.Mod
         found, expected = torch.compile(model, backend="tt")(x)[0], model(x)[0]
     assert torch.allclose(found, expected, atol=2e-2)
     assert temper.stats(model)["device_ops"] > 10
+
+
+def test_a_transformer_with_a_mask_is_one_graph_on_the_chip() -> None:
+    torch.manual_seed(0)
+    model = nn.Transformer(16, 2, 1, 1, 32, batch_first=True).eval()
+    given = torch.randn(2, 5, 16), torch.randn(2, 4, 16)
+    mask = nn.Transformer.generate_square_subsequent_mask(4)
+    compiled = temper.compile(model)
+    with torch.no_grad():
+        assert close(compiled(*given, tgt_mask=mask), model(*given, tgt_mask=mask))
+    assert len(compiled.loaded) == 1
+    assert temper.stats(compiled)["host_ops"] == 0

@@ -29,7 +29,7 @@ from torch._dynamo.variables.functions import UserMethodVariable
 from torch._guards import TracingContext
 from torch.fx import _symbolic_trace
 from torch.fx.graph_module import _loader
-from torch.nn.modules import module
+from torch.nn.modules import module, transformer
 
 _SETTINGS = {
     # Recurrent layers are captured; by default Dynamo leaves them to eager torch.
@@ -61,6 +61,7 @@ def settle_dynamo() -> None:
     _watch_hooks_and_methods()
     _read_with_care()
     _let_floats_vary()
+    _trust_masks()
 
 
 def _tell_zeros_apart() -> None:
@@ -179,6 +180,18 @@ def _let_floats_vary() -> None:
             return wrap_float(self, value)
 
     VariableBuilder.wrap_symfloat = wrap_varying  # type: ignore[method-assign]
+
+
+def _trust_masks() -> None:
+    """nn.Transformer looks into its masks for a causal one, a hint for fused kernels that breaks
+    the graph; without the hint the mask itself is applied."""
+    torch._dynamo.substitute_in_graph(transformer._detect_is_causal_mask)(_detect_is_causal_mask)
+
+
+def _detect_is_causal_mask(
+    mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None
+) -> bool:
+    return is_causal is True
 
 
 # Sources of generated code that stay readable in tracebacks.

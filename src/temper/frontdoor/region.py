@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 from torch._C._dynamo import eval_frame as guarded
-from torch._dynamo import config
+from torch._dynamo import config, trace_rules
 from torch._dynamo.convert_frame import CatchErrorsWrapper
 from torch._dynamo.eval_frame import OptimizeContext
 from torch._dynamo.guards import DeletedGuardManagerWrapper
@@ -61,6 +61,8 @@ class _Converter(CatchErrorsWrapper):
         self._region = weakref.ref(region)
 
     def __call__(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        if trace_rules.check(frame.f_code, frame=frame):  # torch's own frames, at every call
+            return super().__call__(frame, cache_entry, frame_state)
         region = self._region()
         if region is not None:
             region.frames += 1
