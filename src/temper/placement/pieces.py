@@ -26,6 +26,9 @@ class Cost(Protocol):
 Estimate = Callable[[Op, Sequence[TensorSpec], Sequence[TensorSpec], Chip], Cost]
 
 
+Dispatch = Callable[[Chip, Sequence[TensorSpec]], float]
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One op to be: ``inputs`` index the op's operands (>= 0) or earlier pieces (-1 - piece)."""
@@ -41,9 +44,10 @@ class Piece:
 class Meter:
     """Modelled time and circular buffers of pieces, each computed once."""
 
-    def __init__(self, chip: Chip, estimate: Estimate) -> None:
+    def __init__(self, chip: Chip, estimate: Estimate, dispatch: Dispatch | None = None) -> None:
         self.chip = chip
         self._estimate = estimate
+        self._dispatch = dispatch  # what the host takes for an op; None where a trace replays
         self._known: dict[tuple[Any, ...], tuple[float, int]] = {}
         self._bytes: dict[TensorSpec, int] = {}
 
@@ -56,7 +60,10 @@ class Meter:
             circular = circular_buffer_bytes(
                 piece.op, piece.input_specs, piece.output_specs, self.chip
             )
-            known = self._known[key] = (cost.kernel_ns + cost.gap_ns, circular)
+            time_ns = cost.kernel_ns + cost.gap_ns
+            if self._dispatch is not None and cost.kernel_ns:
+                time_ns = max(time_ns, self._dispatch(self.chip, piece.input_specs))
+            known = self._known[key] = (time_ns, circular)
         return known
 
     def sram_bytes(self, spec: TensorSpec) -> int:

@@ -81,6 +81,8 @@ def place_with_report(
         if chosen is not flat and chosen.time_ns >= flat.time_ns:
             fallback = "SRAM does not pay: no slower with everything in DRAM (modelled)"
             chosen = flat
+        if settings.get("enable_trace") is False and estimate is None and chosen is not flat:
+            chosen, fallback = _without_trace(sliced, flat, chosen, chip, level, cap, l1_small)
     if asked is None:  # sized for the trace
         trace = region_for(trace_bytes(chosen.program, chip), chip)
     _check(chosen.program, chip, level, trace, l1_small)
@@ -142,6 +144,34 @@ def _with_sram(
         forced.update(fresh)
     assert best is not None
     return best
+
+
+def _without_trace(
+    program: Program, flat: Plan, traced: Plan, chip: Chip, level: int, cap: float, l1_small: int
+) -> tuple[Plan, str]:
+    """The plan with the shortest call when the host enqueues every op.
+
+    Moves and sharded operands cost dispatch then, which can outweigh what they save on the chip.
+    """
+    from temper.cost import estimate
+    from temper.cost.host import dispatch_ns
+
+    plans = [flat, traced]
+    meter = Meter(chip, _modelled(), dispatch_ns)
+    try:
+        other = _with_sram(program, meter, chip, level, cap, l1_small)
+        _check(other.program, chip, level, 0, l1_small)
+        plans.append(other)
+    except OutOfMemoryError:  # the other two fit
+        pass
+    calls = [estimate(plan.program, traced=False, chip=chip).call_ns for plan in plans]
+    best = plans[calls.index(min(calls))]
+    if best is not flat:
+        return best, ""
+    return flat, (
+        "everything in DRAM: without enable_trace the host enqueues more and slower ops with SRAM, "
+        f"a call of {calls[1] / 1e6:.2f} instead of {calls[0] / 1e6:.2f} ms (modelled)"
+    )
 
 
 def _too_big(stop: NothingFits, program: Program, chip: Chip, level: int) -> OutOfMemoryError:
