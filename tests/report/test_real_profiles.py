@@ -46,6 +46,36 @@ for folder in sys.argv[2:]:
 print(json.dumps(found))
 """
 
+MEMORY = """
+import json, os, sys
+os.environ["APP_DATA_DIRECTORY"] = sys.argv[1]
+from ttnn_visualizer.app import create_app
+client = create_app({"SERVER_MODE": False}).test_client()
+found = {}
+for folder in sys.argv[2:]:
+    opened = client.post("/api/instance/local-paths", json={"profiler_path": folder})
+    assert opened.status_code == 200, opened.data
+    query = {"instanceId": opened.get_json()["instance_id"]}
+    def get(view):
+        answer = client.get("/api/" + view, query_string=query)
+        assert answer.status_code == 200, (folder, view, answer.data)
+        return answer.get_json()
+    operations = get("operations")
+    first = get(f"operations/{operations[-1]['id']}")
+    found[folder] = {
+        "operations": len(operations), "tensors": len(get("tensors")),
+        "devices": get("devices"), "config": get("config"), "cluster": get("cluster-descriptor"),
+        "buffers": [
+            [b["address"], b["size"], b["buffer_type"]]
+            for b in get("operation-buffers")[-1]["buffers"]
+        ],
+        "linked": sum(bool(o["inputs"]) for o in operations),
+        "stacks": sum(bool(o["stack_trace"]) for o in operations),
+        "graph": len(first["device_operations"]),
+    }
+print(json.dumps(found))
+"""
+
 
 @pytest.fixture(scope="module")
 def profiles(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Session]:
@@ -85,3 +115,38 @@ def test_the_visualizers_server_shows_every_network_at_every_level(
     found = json.loads(printed.strip().splitlines()[-1])
     for folder, session in profiles.items():
         assert found[str(folder)] == pytest.approx(device_us(session), abs=0.5), folder.name
+
+
+def test_the_visualizers_memory_views_are_filled(
+    profiles: dict[Path, Session], tmp_path: Path
+) -> None:
+    folders = {str(folder / "memory_report"): s for folder, s in profiles.items()}
+    printed = run_with("ttnn-visualizer", MEMORY, str(tmp_path), *folders)
+    found = json.loads(printed.strip().splitlines()[-1])
+    for folder, session in folders.items():
+        seen, [record] = found[folder], list(session._warm.called)
+        assert seen["operations"] == len(record.program.ops)
+        assert seen["tensors"] == len(record.program.values)
+        assert seen["linked"] > 0.8 * seen["operations"]
+        assert seen["stacks"] > 0.8 * seen["operations"]
+        assert seen["graph"] >= 4
+        assert seen["cluster"]["arch"] == {"0": "wormhole_b0"}
+        # As `temper memory` says of the last op: bytes of a bank, DRAM and SRAM.
+        step = record.memory.steps[-1]
+        sizes = {kind: sum(b[1] for b in seen["buffers"] if b[2] == kind) for kind in (0, 1)}
+        assert sizes == {0: step.dram_bytes, 1: step.sram_tensor_bytes}
+
+
+def test_folded_stacks_and_the_chrome_trace_hold_the_device_time(
+    profiles: dict[Path, Session],
+) -> None:
+    for folder, session in profiles.items():
+        device = [op for op in session._warm.op_records() if not op.info.is_host]
+        total = sum(op.total_ns for op in device)
+        lines = (folder / "stacks.folded").read_text().splitlines()
+        assert sum(int(line.rsplit(" ", 1)[1]) for line in lines) == pytest.approx(total, rel=1e-3)
+        trace = json.loads((folder / "trace.json").read_text())["traceEvents"]
+        spans = [event for event in trace if event.get("cat") == "device"]
+        assert sum(s["dur"] for s in spans) * 1e3 == pytest.approx(
+            sum(op.cost.kernel_ns for op in device)
+        )

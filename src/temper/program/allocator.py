@@ -139,6 +139,10 @@ class BankAllocator:
         """Bytes of every bank that a live buffer takes."""
         return self._used[name].size
 
+    def address(self, name: str) -> int:
+        """Where a live buffer begins, in every bank."""
+        return self._used[name].start
+
     @property
     def allocated_bytes(self) -> int:
         """Bytes of every bank that are taken now."""

@@ -55,6 +55,7 @@ class Stay:
     bank_bytes: int
     first: int
     last: int
+    address: int = 0  # in every bank
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,8 @@ def walk(
     def release(name: str, index: int) -> None:
         for allocator, buffer in ((sram, "sram"), (dram, "dram")):
             if name in allocator:
-                stays.append(Stay(name, buffer, allocator.size(name), born[name], index))
+                size, address = allocator.size(name), allocator.address(name)
+                stays.append(Stay(name, buffer, size, born[name], index, address))
                 allocator.free(name)
 
     for index, op in enumerate(program.ops):

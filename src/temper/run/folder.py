@@ -30,6 +30,9 @@ OPS_CSV_NEWER = "ops_perf_results_v2.csv"
 DEVICE_LOG = "profile_log_device.csv"
 TRACY = ".logs/tracy_profile_log_host.tracy"
 PERFETTO = "trace.perfetto-trace"
+MEMORY = "memory_report"
+CHROME = "trace.json"
+FOLDED = "stacks.folded"
 REPORT = "report.html"
 
 FILES = {
@@ -40,6 +43,9 @@ FILES = {
     DEVICE_LOG: "zones of cores and RISCs, for ttnn-visualizer",
     TRACY: "for the Tracy GUI",
     PERFETTO: "for ui.perfetto.dev",
+    MEMORY: "operations, tensors and buffers, for ttnn-visualizer's other views",
+    CHROME: "for chrome://tracing: one warm call of each program",
+    FOLDED: "device time by module, for speedscope and flamegraph.pl",
     REPORT: "for people: open it in a browser",
 }
 # Written beside them by others of this project.

@@ -8,7 +8,9 @@ from pathlib import Path
 from temper.errors import TemperError
 from temper.files import check_writable, replacing_folder, same_file_at
 from temper.report.html import write_html
+from temper.report.writers.chrome import write_chrome_trace, write_folded
 from temper.report.writers.device_log import write_device_log
+from temper.report.writers.memory_report import write_memory_report
 from temper.report.writers.ops_csv import write_ops_csv
 from temper.report.writers.perfetto import write_perfetto
 from temper.report.writers.tracy import write_tracy
@@ -56,6 +58,9 @@ def _write_files(run: Run, directory: Path) -> list[TemperError]:
         # ttnn-visualizer looks for it beside the CSVs, tt-metal puts it into .logs.
         lambda: same_file_at(tracy, directory / tracy.name),
         lambda: write_perfetto(run, directory / folder.PERFETTO),
+        lambda: write_memory_report(run, directory / folder.MEMORY),
+        lambda: write_chrome_trace(run, directory / folder.CHROME),
+        lambda: write_folded(run, directory / folder.FOLDED),
         lambda: write_html(run, directory / folder.REPORT),
     ]
     if run.op_count <= _ROWS_FOR_BOTH:
