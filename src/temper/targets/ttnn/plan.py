@@ -275,15 +275,18 @@ class _Planner:
             halo = self.program.ops[self.readers[op.outputs[0]][0]]
             before, after = self.program.spec(op.outputs[0]), self.program.spec(halo.outputs[0])
             same = before.memory.grid == after.memory.grid
-            return not same and self._window_of(op.outputs[0]) != "Pool2d"
+            return not same and self._window_of(op.outputs[0]).kind != "Pool2d"
+        if op.kind == "InterleavedToSharded" and readers == ["Halo"]:
+            # Averages of whole images are refused from DRAM: their shards are made for them.
+            return not _whole_average(self._window_of(op.outputs[0]))
         return wanted is not None and readers == wanted
 
-    def _window_of(self, name: str) -> str:
-        """The kind of the window that a tensor is made for."""
+    def _window_of(self, name: str) -> Op:
+        """The window that a tensor is made for."""
         op = self.program.ops[self.readers[name][0]]
         while op.kind in ("Halo", "Move"):
             op = self.program.ops[self.readers[op.outputs[0]][0]]
-        return op.kind
+        return op
 
     def _given(self, name: str) -> str:
         """The tensor that a call reads: what the ops before it that ttnn runs by itself read."""
