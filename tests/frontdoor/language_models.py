@@ -26,18 +26,12 @@ def model(family: str) -> Any:
         "mixtral": lambda: hf.MixtralForCausalLM(
             hf.MixtralConfig(**_GROUPED, num_local_experts=4, num_experts_per_tok=2)
         ),
-        "opt": lambda: hf.OPTForCausalLM(
-            hf.OPTConfig(vocab_size=256, hidden_size=64, num_hidden_layers=2, ffn_dim=128,
-                         num_attention_heads=4, max_position_embeddings=256,
-                         word_embed_proj_dim=64, init_std=0.1)
-        ),
         "bart": lambda: hf.BartForConditionalGeneration(
             hf.BartConfig(vocab_size=256, d_model=64, encoder_layers=1, decoder_layers=2,
                           encoder_attention_heads=4, decoder_attention_heads=4,
                           encoder_ffn_dim=128, decoder_ffn_dim=128, max_position_embeddings=128,
                           init_std=0.1, decoder_start_token_id=2, forced_eos_token_id=None)
         ),
-        "falcon": lambda: hf.FalconForCausalLM(hf.FalconConfig(**_COMMON)),
     }[family]  # fmt: skip
     made: Any = build().to(torch.bfloat16).eval()
     made.generation_config.pad_token_id = 0

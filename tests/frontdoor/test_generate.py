@@ -14,9 +14,7 @@ from .language_models import differences, model, prompt
 TOKENS = 24
 
 
-@pytest.mark.parametrize(
-    ("family", "cache"), [("llama", "static"), ("gemma2", "dynamic"), ("falcon", "dynamic")]
-)
+@pytest.mark.parametrize(("family", "cache"), [("llama", "static"), ("gemma2", "dynamic")])
 def test_greedy_text_of_a_padded_batch_is_that_of_eager_torch(family: str, cache: str) -> None:
     net = model(family)
     given = prompt(4)
