@@ -66,7 +66,7 @@ def test_times_are_the_costs_and_the_clock_of_the_chip(tmp_path: Path) -> None:
     write_ops_csv(samples.run(calls=1, chip="p150"), tmp_path / "ops.csv")
     first, second = rows_of(tmp_path / "ops.csv")[:2]
     assert first["DEVICE KERNEL DURATION [ns]"] == "50000"
-    assert first["DEVICE FW DURATION [ns]"] == "50560"
+    assert first["DEVICE FW DURATION [ns]"] == "51921"
     assert first["OP TO OP LATENCY [ns]"] == "0"
     # 20 µs a dispatch and 10 µs an op: the second op waits for nothing but its own gap.
     assert second["OP TO OP LATENCY [ns]"] == "700"

@@ -12,30 +12,13 @@ from temper import chips
 from temper.chips import FIDELITY_PHASES, Chip
 from temper.errors import BadFileError, UsageError
 from temper.formats.sizes import TILE, TILE_BYTES
+from temper.run.csv_columns import COLUMNS, WANTED
 from temper.run.records import MEASURED, MODELLED
 from temper.run.table import OpTable, Text
 
 if TYPE_CHECKING:
     from temper.run.card_csv import Columns
 
-_SINGLE = frozenset(
-    {
-        "OP CODE", "OP TYPE", "GLOBAL CALL COUNT", "DEVICE ID", "DEVICE ARCH", "ATTRIBUTES",
-        "MATH FIDELITY", "CORE COUNT", "AVAILABLE WORKER CORE COUNT", "HOST START TS",
-        "HOST DURATION [ns]", "OP TO OP LATENCY [ns]", "DEVICE KERNEL DURATION [ns]",
-        "DEVICE FW DURATION [ns]", "METAL TRACE ID", "METAL TRACE REPLAY SESSION ID",
-        "PM IDEAL [ns]", "PM COMPUTE [ns]", "PM BANDWIDTH [ns]", "LOC", "CONST_EVAL_OP",
-        "PROGRAM_METADATA",
-    }
-)  # fmt: skip
-# Columns of numbers only, in a healthy file.
-NUMERIC = frozenset(
-    {
-        "GLOBAL CALL COUNT", "DEVICE ID", "CORE COUNT", "AVAILABLE WORKER CORE COUNT",
-        "HOST START TS", "HOST DURATION [ns]", "OP TO OP LATENCY [ns]",
-        "DEVICE KERNEL DURATION [ns]", "PM IDEAL [ns]", "PM COMPUTE [ns]", "PM BANDWIDTH [ns]",
-    }
-)  # fmt: skip
 _TENSOR = re.compile(
     r"(?:INPUT|OUTPUT)_\d+_(?:W|Z|Y|X|LAYOUT|DATATYPE|MEMORY)(?:_PAD\[LOGICAL\])?$"
 )
@@ -57,7 +40,7 @@ _LAUNCH_FACTOR = 1.5
 
 
 def wanted_columns(name: str) -> bool:
-    return name in _SINGLE or _TENSOR.match(name) is not None
+    return name in WANTED or _TENSOR.match(name) is not None
 
 
 def build_table(columns: Columns, notes: list[str], chip_name: str = "") -> OpTable:
@@ -84,28 +67,19 @@ def build_table(columns: Columns, notes: list[str], chip_name: str = "") -> OpTa
     flops = _flops(columns, code)
     traffic = _dram_bytes(columns)
     module, location = _locations(columns.text("LOC"))
-    numbers = {
+    numbers = {c.number: columns.number(c.name) for c in COLUMNS if c.number}
+    numbers |= {
         "kernel_ns": np.where(device, kernel, np.nan),
         "gap_ns": np.where(device, gap, np.nan),
-        "host_ns": columns.number("HOST DURATION [ns]"),
-        "cores": columns.number("CORE COUNT"),
-        "available": columns.number("AVAILABLE WORKER CORE COUNT"),
-        "pm_ideal_ns": columns.number("PM IDEAL [ns]"),
-        "pm_compute_ns": columns.number("PM COMPUTE [ns]"),
-        "pm_bandwidth_ns": columns.number("PM BANDWIDTH [ns]"),
-        "call": columns.number("GLOBAL CALL COUNT"),
-        "device": columns.number("DEVICE ID"),
-        "start_ns": columns.number("HOST START TS"),
         "flops": flops,
         "dram_bytes": traffic,
         "row": np.arange(rows, dtype=np.float64),
     }
-    texts = {
-        "code": code,
+    texts = {c.text: columns.text(c.name) for c in COLUMNS if c.text}
+    texts |= {
         "type": kind,
         "module": module,
         "location": location,
-        "fidelity": columns.text("MATH FIDELITY"),
         "bound": _bounds(numbers, columns.text("MATH FIDELITY"), chip, device),
         "shape": _shapes(columns),
         "formats": _join(
@@ -113,8 +87,6 @@ def build_table(columns: Columns, notes: list[str], chip_name: str = "") -> OpTa
         ),
         "memory": columns.text("INPUT_0_MEMORY"),
         "trace": _traces(columns),
-        "attributes": columns.text("ATTRIBUTES"),
-        "const_eval": columns.text("CONST_EVAL_OP"),
         "in0": columns.text("INPUT_0_DATATYPE"),
         "in1": columns.text("INPUT_1_DATATYPE"),
         "out0": columns.text("OUTPUT_0_DATATYPE"),

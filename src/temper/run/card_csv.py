@@ -18,7 +18,8 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from temper.errors import BadFileError
-from temper.run.card_columns import NUMERIC, build_table, wanted_columns
+from temper.run.card_columns import build_table, wanted_columns
+from temper.run.csv_columns import NUMERIC
 from temper.run.table import OpTable, Text
 
 _REQUIRED = "OP CODE"

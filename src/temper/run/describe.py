@@ -43,9 +43,11 @@ def formats(info: OpInfo) -> str:
 def location(info: OpInfo) -> str:
     """MLIR's form, as ttrt writes it: the user's line, then the name."""
     source = info.op.source
+    # Outside of any module the user's own word for it: the function, as torch names it.
+    name = info.name if source.module else str(info.op.attrs.get("function") or info.name)
     if not source.file:
-        return f'loc("{info.name}")'
-    return f'loc(fused["{source.file}":{source.line}:0, "{info.name}"])'
+        return f'loc("{name}")'
+    return f'loc(fused["{source.file}":{source.line}:0, "{name}"])'
 
 
 def attributes(info: OpInfo) -> str:

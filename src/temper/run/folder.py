@@ -100,7 +100,8 @@ def describe_run(run: Run) -> dict[str, Any]:
 def _column_notes(arch: str, basis: str) -> dict[str, str]:
     notes = {
         "DEVICE KERNEL DURATION [ns]": f"{basis}; bands stand in the programs below",
-        "DEVICE FW, PER CORE and RISC columns": "derived from the kernel duration by fixed shares",
+        "DEVICE FW, PER CORE AVG, BRISC, NCRISC and TRISC1": "modelled: medians of measured rows "
+        "of the op's family, as parts of the kernel duration; other zones are unknown and empty",
         "HOST columns": "measured wall time of the virtual chip, shared out evenly over a call's "
         "ops unless op times were measured",
         "PM columns": "tt-metal's op performance model, recomputed",

@@ -10,7 +10,7 @@ import os
 from pathlib import Path
 
 from temper.files import replacing
-from temper.run.columns import FIRMWARE_NS, START_SKEW_NS
+from temper.run.columns import START_SKEW_NS, firmware_ns
 from temper.run.expand import Block, blocks
 from temper.run.records import Run
 
@@ -86,10 +86,10 @@ def _op_rows(
         for number, risc in enumerate(_RISCS):
             zone = "TRISC" if risc.startswith("TRISC") else risc
             marks = (
-                (f"{zone}-FW", "ZONE_START", start + late - FIRMWARE_NS / 2),
+                (f"{zone}-FW", "ZONE_START", start + late - firmware_ns("") / 2),
                 (f"{zone}-KERNEL", "ZONE_START", start + late),
                 (f"{zone}-KERNEL", "ZONE_END", end - (skew - late)),
-                (f"{zone}-FW", "ZONE_END", end - (skew - late) + FIRMWARE_NS / 2),
+                (f"{zone}-FW", "ZONE_END", end - (skew - late) + firmware_ns("") / 2),
             )
             for timer, (name, kind, at) in enumerate(marks):
                 cycle = max(0, round(at * ghz))

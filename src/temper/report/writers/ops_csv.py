@@ -16,14 +16,8 @@ import numpy as np
 
 from temper.files import replacing
 from temper.record.events import Flag, Kind
-from temper.run.columns import (
-    DYNAMIC,
-    FIRMWARE_NS,
-    TRACE,
-    Style,
-    kernel_ns,
-    static_cells,
-)
+from temper.run.columns import Style, firmware_ns, kernel_ns, static_cells
+from temper.run.csv_columns import DYNAMIC, OF_DEVICE, TRACE
 from temper.run.records import ProcessRun, ProgramRecord, Run, dumps
 from temper.run.timeline import timeline
 
@@ -178,7 +172,13 @@ class _Template:
         self._start = schedule.start_ns
         self._gap = schedule.gap_ns
         self._ghz = record.chip.clock_ghz
-        self._firmware = np.array([kernel_ns(c) + FIRMWARE_NS for c in record.costs], dtype=float)
+        self._firmware = np.array(
+            [
+                kernel_ns(cost) + firmware_ns(info.family)
+                for info, cost in zip(record.ops, record.costs, strict=True)
+            ],
+            dtype=float,
+        )
         self._is_host = np.array([info.is_host for info in record.ops], dtype=bool)
         holes = {*DYNAMIC, *(TRACE if self._traced else ())}
         # Says in every row whose times these are: the file may travel without its folder.
@@ -193,7 +193,7 @@ class _Template:
                 const_eval=bool(flags & Flag.CONST_EVAL),
                 metadata=dumps(metadata),
             )
-            empty = _DEVICE_HOLES if info.is_host else frozenset()
+            empty = OF_DEVICE if info.is_host else frozenset()
             marked = [
                 _HOLE if name in holes and name not in empty
                 else _NOTHING if name in holes
@@ -232,12 +232,3 @@ class _Template:
             parts += [np.full(shape, self._handle), np.broadcast_to(replay[:, None], shape)]
         values = np.stack(parts, axis=-1).astype(np.int64).ravel().tolist()
         return (self._text * calls) % tuple(values)
-
-
-# Cells of a host op that stay empty.
-_DEVICE_HOLES = frozenset(
-    {
-        "DEVICE FW START CYCLE", "DEVICE FW END CYCLE", "OP TO OP LATENCY [ns]",
-        "OP TO OP LATENCY BR/NRISC START [ns]", *TRACE,
-    }
-)  # fmt: skip
