@@ -12,7 +12,7 @@ from scipy import stats
 from tiny import flat, make, no_batch, recommender
 
 from temper.cost import OpCost
-from temper.cost.ratio import ratio
+from temper.cost.bands import ratio
 from temper.tuning import sample as sampling
 from temper.tuning.accuracy import floors, judged, loss, shift
 from temper.tuning.choice import Difference, choose

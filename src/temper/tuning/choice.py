@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from temper.cost import ProgramCost
-from temper.cost.ratio import ratio
+from temper.cost.bands import ratio
 
 # Less than this is no difference, however sure the model is of it.
 _LEAST = 0.005

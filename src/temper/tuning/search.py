@@ -13,7 +13,11 @@ from temper.tuning.accuracy import loss
 from temper.tuning.choice import Difference, difference
 from temper.tuning.engine import ACCUMULATIONS, FIDELITIES, Engine, OutOfTime, Setting
 from temper.tuning.mixed import Point
+from temper.tuning.store import abandon_dead, owner
 from temper.tuning.variants import FORMATS
+
+# How long to let another process go on that is at the setting which was proposed here.
+_WAIT_SECONDS = 0.2
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,8 @@ class Search:
         self.progress = progress
         self.found = Found()
         self._known: dict[Setting, Trial] = {}
+        self._started = False
+        self._seen: set[int] = set()  # numbers of trials that were taken
 
     @property
     def label(self) -> str:
@@ -88,12 +94,14 @@ class Search:
         self.engine.deadline = time.monotonic() + seconds if trials else math.inf
         try:
             self._resume()
+            self._started = True
             if trials:
                 self._starts()
             while len(self.found.trials) < trials:
                 if time.perf_counter() - started > seconds:
                     break
                 self._one()
+                self._resume()
         except KeyboardInterrupt:
             self.found.interrupted = True
         except OutOfTime:
@@ -103,10 +111,16 @@ class Search:
         return self.found
 
     def _resume(self) -> None:
+        """What is stored and what other processes have added since; dead ones' trials again."""
         from optuna.trial import TrialState
 
+        for left in abandon_dead(self.study):
+            self.study.enqueue_trial(left)
         for frozen in self.study.get_trials(deepcopy=False):
+            if frozen.number in self._seen:
+                continue
             if frozen.state == TrialState.COMPLETE and "trial" in frozen.user_attrs:
+                self._seen.add(frozen.number)
                 kept = dict(frozen.user_attrs["trial"])
                 try:
                     trial = Trial(**{**kept, "setting": Setting(**kept["setting"])})
@@ -114,7 +128,7 @@ class Search:
                     continue  # another version's; measured again when it comes up
                 if self._any_batch or trial.setting.batch in self.batches:
                     self._take(trial)
-                    self.found.resumed += 1
+                    self.found.resumed += not self._started
 
     def _starts(self) -> None:
         """Settings that are good on most models come first."""
@@ -125,13 +139,15 @@ class Search:
             for fidelity in ("default", "LoFi"):
                 self.study.enqueue_trial(
                     {"level": 2, "trace": True, "fidelity": fidelity, "accumulation": "default",
-                     self._batch_name: top, "formats": formats}
+                     self._batch_name: top, "formats": formats},
+                    skip_if_exists=True,
                 )  # fmt: skip
 
     def _one(self) -> None:
         from optuna.trial import TrialState
 
         asked = self.study.ask()
+        asked.set_user_attr("owner", owner())
         setting = Setting(
             level=asked.suggest_categorical("level", [0, 1, 2]),
             trace=asked.suggest_categorical("trace", [False, True]),
@@ -140,6 +156,12 @@ class Search:
             batch=asked.suggest_categorical(self._batch_name, self.batches),
             formats=asked.suggest_categorical("formats", [*FORMATS, "mixed"]),
         )
+        if self._elsewhere(asked):
+            self.study.tell(asked, state=TrialState.FAIL)
+            time.sleep(_WAIT_SECONDS)
+            return
+        asked.set_user_attr("judging", True)
+        self._resume()  # what another process has just ended is not judged again
         try:
             trial = self._judge(asked.number, setting)
         except (KeyboardInterrupt, SystemExit, OutOfTime):
@@ -159,7 +181,19 @@ class Search:
         # A setting below the floor is worth nothing, however fast.
         worth = self.value(trial) if trial.met or trial.accuracy is None else 0.0
         self.study.tell(asked, worth)
+        self._seen.add(asked.number)
         self._take(trial)
+
+    def _elsewhere(self, asked: Any) -> bool:
+        """Whether another process is at this very setting."""
+        from optuna.trial import TrialState
+
+        running = self.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,))
+        return any(
+            t.params == asked.params
+            and (t.number < asked.number or (t.number > asked.number and "judging" in t.user_attrs))
+            for t in running
+        )
 
     def _take(self, trial: Trial) -> None:
         self.found.trials.append(trial)

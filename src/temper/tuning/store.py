@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import importlib.util
 import json
+import os
 import re
+import socket
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from temper.compiler.pipeline import Built
 
 _ENERGIES = "sensitivities"
+_TRIES = 5
 
 
 def fingerprint(built: Built, goal: Sequence[object]) -> str:
@@ -58,14 +63,18 @@ def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
             stack.enter_context(only_one(path.with_name(path.name + ".lock"), busy))
             url = f"sqlite:///{path}"
         else:
-            url = where
+            url = with_driver(where)
+        # Processes that share a study must not all propose the same.
+        seed = os.getpid() if "://" in where else 0
         try:
             study = optuna.create_study(
-                storage=optuna.storages.RDBStorage(url),
+                storage=_storage(url),
                 study_name=f"temper-tune-{mark}",
                 direction="maximize",
                 load_if_exists=True,
-                sampler=optuna.samplers.TPESampler(seed=0, multivariate=True, constant_liar=True),
+                sampler=optuna.samplers.TPESampler(
+                    seed=seed, multivariate=True, constant_liar=True
+                ),
             )
         except ImportError as error:
             raise UsageError(
@@ -94,6 +103,64 @@ def open_study(where: str, mark: str, label: str) -> Iterator[Any]:
             study.set_user_attr("label", label)
             study.set_user_attr("version", __version__)
         yield study
+
+
+def with_driver(url: str) -> str:
+    """A PostgreSQL URL with the driver that is installed, where it names none."""
+    scheme, colon, rest = url.partition("://")
+    if scheme not in ("postgresql", "postgres"):
+        return url
+    for driver in ("psycopg2", "psycopg", "pg8000"):
+        if importlib.util.find_spec(driver) is not None:
+            return f"postgresql+{driver}{colon}{rest}"
+    raise UsageError(
+        "a study in PostgreSQL needs a driver that is not installed",
+        try_=["pip install psycopg", "pip install pg8000", "a file: --study tune.db"],
+    )
+
+
+def _storage(url: str) -> Any:
+    """The database; its tables may be made by another process at the same moment."""
+    import optuna
+    from sqlalchemy.exc import IntegrityError, ProgrammingError
+
+    for _ in range(_TRIES):
+        try:
+            return optuna.storages.RDBStorage(url)
+        except (IntegrityError, ProgrammingError):
+            time.sleep(0.5)
+    return optuna.storages.RDBStorage(url)
+
+
+def owner() -> str:
+    """Who runs a trial: this process on this host."""
+    return f"{socket.gethostname()}:{os.getpid()}"
+
+
+def abandon_dead(study: Any) -> list[dict[str, Any]]:
+    """End the trials whose process is gone, and give back their parameters to be tried again."""
+    from optuna.trial import TrialState
+
+    found = []
+    host = socket.gethostname()
+    for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+        name, _, pid = str(trial.user_attrs.get("owner", "")).rpartition(":")
+        if name != host or not pid.isdigit() or _alive(int(pid)):
+            continue  # of another machine, or at work
+        with contextlib.suppress(RuntimeError):  # another process ended it first
+            study._storage.set_trial_state_values(trial._trial_id, TrialState.FAIL)
+            found.append(dict(trial.params))
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def shown(where: str) -> str:
