@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from temper.cli.output import console, emit_json, json_option, table
-from temper.cli.values import Whole
+from temper.cli.values import Whole, kept_chip
 from temper.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     "'temper fit --table 10000x128 --chip e75', 'temper fit --llm ./llama-3.2-1b --users 1,32'"
 )
 @click.argument("model", required=False)
-@click.option("--chip", default="n150", show_default=True, help="Board.")
+@click.option("--chip", default=kept_chip, show_default="n150", help="Board.")
 @click.option("--level", "levels", type=Whole(0, 2), multiple=True, help="Only these levels.")
 @click.option("--limit", default=256, show_default=True, type=Whole(1), help="Largest to try.")
 @click.option("--sequence", is_flag=True, help="Vary the sequence length instead of the batch.")

@@ -47,8 +47,13 @@ def command(word: str, as_json: bool) -> None:
         rows.append([o.name, o.allowed if o.kind != "bool" else "bool", default, o.origin, meaning])
     columns = ["option", "allowed", "default (level: value)", "from", "meaning"]
     console().print(table("", columns, rows, drop=["from"]))
+    for name in resolved:
+        if resolved.explicit(name) and any(o.name == name for o in shown):
+            value = _text(resolved[name])
+            console().print(f"set here: {name} = {value}, from {resolved.origin(name)}")
     console().print(
-        "Strongest first: options={...}, set_custom_compile_options, environment, level, default. "
+        "Strongest first: options={...}, set_custom_compile_options, environment, temper.toml or "
+        "[tool.temper] of pyproject.toml (here or above), level, default. "
         "Dashes and underscores are the same.", style="dim",
     )  # fmt: skip
 

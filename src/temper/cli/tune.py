@@ -10,7 +10,7 @@ import click
 
 from temper.cli.model import option_pairs
 from temper.cli.output import console, emit_json, json_option, table
-from temper.cli.values import Number, Picture, Whole, named_values
+from temper.cli.values import Number, Picture, Whole, kept_chip, named_values
 from temper.errors import UsageError
 
 
@@ -21,7 +21,7 @@ from temper.errors import UsageError
     "'temper tune --batch model.py:make --picture curve.png'"
 )
 @click.argument("model")
-@click.option("--chip", default="n150", show_default=True, help="Board to tune for.")
+@click.option("--chip", default=kept_chip, show_default="n150", help="Board to tune for.")
 @click.option("--batch", "sweep", is_flag=True, help="Sweep the batch only.")
 @click.option(
     "--dtype",

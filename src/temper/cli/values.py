@@ -137,3 +137,10 @@ def _ends(what: str, least: float | None, most: float | None, above: float | Non
     if least is not None:
         return f"{what} of at least {least:g}"
     return f"{what} of at most {most:g}" if most is not None else what
+
+
+def kept_chip() -> str:
+    """The board of commands that were given none: the user's settings, else the default."""
+    from temper.options import resolve
+
+    return str(resolve()["chip"])

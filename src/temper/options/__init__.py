@@ -1,4 +1,4 @@
-"""Compile options: one table, merged from call, process, environment, level and default."""
+"""Compile options: one table, merged from call, process, environment, file, level and default."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from temper.errors import UsageError
 from temper.options.parse import find, parse
+from temper.options.settings_file import settings
 from temper.options.table import BY_NAME, OPTIONS, Option
 
 __all__ = [
@@ -95,8 +96,11 @@ def clear_custom_compile_options() -> None:
 
 
 def resolve(options: Mapping[str, Any] | None = None) -> Options:
-    """Merge, strongest first: this call, the process, the environment, the level, the default."""
-    explicit: dict[str, tuple[Any, str]] = {}
+    """Merge, strongest first: call, process, environment, settings file, level, default."""
+    kept = settings()
+    explicit: dict[str, tuple[Any, str]] = {
+        name: (value, str(kept.path)) for name, value in kept.values.items()
+    }
     for option in OPTIONS:
         text = os.environ.get(option.env) if option.env else None
         if text:

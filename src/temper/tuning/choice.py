@@ -1,4 +1,4 @@
-"""Which of several settings to take: the fastest for sure, then the most accurate, the simplest."""
+"""Which of several settings to take: the fastest, then the most accurate, the simplest."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from temper.cost.bands import ratio
 
 # Less than this is no difference, however sure the model is of it.
 _LEAST = 0.005
+# More than this is followed even where the band reaches 1: on average it would be lost.
+_NOISE = 0.05
 # Losses of accuracy that differ by less than this share are one: see sample.VALUES.
 _SAME_LOSS = 0.10
 # Below this much lost correlation nothing can be told apart in bfloat16 outputs.
@@ -34,13 +36,13 @@ class Difference:
 
     @property
     def faster(self) -> bool:
-        """Whether the first is faster for sure."""
-        return self.high < 1.0 and self.value < 1.0 - _LEAST
+        """Whether the first is faster: for sure, or by more than what passes for noise."""
+        return self.value < 1.0 - (_LEAST if self.high < 1.0 else _NOISE)
 
     @property
     def slower(self) -> bool:
-        """Whether the first is slower for sure."""
-        return self.low > 1.0 and self.value > 1.0 + _LEAST
+        """Whether the first is slower: for sure, or by more than what passes for noise."""
+        return self.value > 1.0 + (_LEAST if self.low > 1.0 else _NOISE)
 
     @property
     def verdict(self) -> str:
