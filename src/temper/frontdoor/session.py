@@ -15,9 +15,11 @@ from temper.record import recorder as recording
 from temper.record.log import ProcessLog
 from temper.report.advice import Advice
 from temper.report.advise_run import advise_run
+from temper.report.html import embedded
 from temper.report.writers import write_run
 from temper.run.calls import WARM, choose_calls
 from temper.run.logs import run_from_logs
+from temper.run.opening import profile_of_run
 from temper.run.records import OpRecord, Run
 
 start_from_environment()
@@ -61,6 +63,10 @@ class Session:
         if target is None:
             raise UsageError("no directory to save the profile to", try_='run.save("profiles/run")')
         return write_run(self.run, Path(target))
+
+    def _repr_html_(self) -> str:
+        """The report of the warm calls, as a notebook shows it."""
+        return embedded(profile_of_run(self.run, "profile"))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

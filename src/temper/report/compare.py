@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,6 +11,10 @@ from temper.report.summary import Summary, short_code, summarise
 from temper.run.calls import ALL, WARM
 from temper.run.opening import Profile
 from temper.run.table import OpTable
+from temper.units import shown, time_text
+
+# Rows of the table in a notebook.
+_SHOWN = 20
 
 # Changes below this part of an op's time are not told as changes.
 _SAME = 0.005
@@ -79,6 +84,21 @@ class Comparison:
                 if c.kind != "same"
             ],
         }
+
+    def _repr_html_(self) -> str:
+        """The largest changes as a table, as a notebook shows it."""
+        cells = [("op", "before", "after", "change", "where")]
+        changed = [change for change in self.changes if change.kind != "same"]
+        for change in changed[:_SHOWN]:
+            times = (change.before_ns, change.after_ns, change.delta_ns)
+            cells.append((change.name, *map(time_text, times), change.where))  # type: ignore[arg-type]
+        rows = "".join(
+            "<tr>" + "".join(f"<td>{html.escape(shown(cell))}</td>" for cell in row) + "</tr>"
+            for row in cells
+        )
+        words = " against ".join(sorted({self.before.word, self.after.word}))
+        total = f"{time_text(self.before_total_ns)} to {time_text(self.after_total_ns)}"
+        return f"<p>{total} ({self.ratio:+.1%}), {html.escape(words)}</p><table>{rows}</table>"
 
 
 @dataclass

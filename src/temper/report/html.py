@@ -26,6 +26,15 @@ def write_html(what: Run | Profile, path: Path, *, advice: Sequence[Advice] | No
     write_text(path, render(report_data(profile, given)))
 
 
+def embedded(profile: Profile) -> str:
+    """The page inside a notebook's cell, in a frame of its own."""
+    page = render(report_data(profile, advise_profile(profile)))
+    return (
+        f'<iframe srcdoc="{html.escape(page, quote=True)}" style="width:100%;height:640px;'
+        'border:1px solid #ccc" sandbox="allow-scripts"></iframe>'
+    )
+
+
 def render(data: dict[str, Any]) -> str:
     page = (_PAGE / "page.html").read_text(encoding="utf-8")
     script = "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
