@@ -103,11 +103,14 @@ def _leave_compiles_out(
     numbers: dict[str, np.ndarray], texts: dict[str, Text], notes: list[str]
 ) -> None:
     """Long gaps before the first run of an op are its compilation."""
+    long = np.nan_to_num(numbers["gap_ns"]) > _COMPILE_NS
+    if not long.any():
+        return
     names = ("code", "shape", "formats", "attributes")
     key, _ = _combine([texts[name] for name in names])
     first = np.zeros(len(key), dtype=bool)
     first[np.unique(key, return_index=True)[1]] = True
-    compiled = first & (np.nan_to_num(numbers["gap_ns"]) > _COMPILE_NS)
+    compiled = first & long
     if compiled.any():
         waited = float(np.nansum(numbers["gap_ns"][compiled])) / 1e9
         notes.append(
