@@ -169,8 +169,8 @@ def nearest_files(path: Path) -> list[str]:
     """Up to two files beside where ``path`` would be, whose names look like it."""
     folder = path.parent
     try:
-        names = [entry.name for entry in folder.iterdir() if entry.suffix == path.suffix]
+        stems = [entry.stem for entry in folder.iterdir() if entry.suffix == path.suffix]
     except OSError:
         return []
-    near = difflib.get_close_matches(path.name, names, n=2)
-    return [str(folder / name) for name in near]
+    near = difflib.get_close_matches(path.stem, stems, n=2)
+    return [str(folder / (stem + path.suffix)) for stem in near]
