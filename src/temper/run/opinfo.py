@@ -44,7 +44,8 @@ class OpInfo:
     @property
     def is_host(self) -> bool:
         """Whether the host does it: an op without a lowering, or one on the way to the chip."""
-        return self.family == "host"
+        from_host = bool(self.inputs) and self.inputs[0].memory.buffer == "host"
+        return self.family == "host" or (self.op.kind == "Reshape" and from_host)
 
     @property
     def family(self) -> str:
