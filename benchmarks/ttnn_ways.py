@@ -22,7 +22,7 @@ from temper.program import Op, Program, TensorSpec
 from temper.program.compute_config import default_compute
 from temper.program.simulate import DoesNotFit, walk
 from temper.targets.ttnn.environment import find
-from temper.targets.ttnn.legality import Verdict, check
+from temper.targets.ttnn.legality import OpVerdict, check
 
 Case = tuple[Op, list[TensorSpec], list[TensorSpec]]
 
@@ -141,7 +141,7 @@ def _fits(program: Program, chip: Chip) -> bool:
     return True
 
 
-def sweep(chip_name: str, seed: int, wanted: int) -> tuple[int, list[tuple[str, Verdict]]]:
+def sweep(chip_name: str, seed: int, wanted: int) -> tuple[int, list[tuple[str, OpVerdict]]]:
     """(ways offered, verdicts that are not as planned with their program's name)."""
     chip, environment = get(chip_name), find(chip_name)
     options = resolve({"chip": chip_name, "optimization_level": 2})

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from temper.compiler import cache, pipeline
-from temper.compiler.cache import ProgramCache, default_cache
+from temper.compiler.cache import PlacementCache, default_cache
 from temper.errors import UsageError
 from temper.program import Op, Program, TensorSpec
 
@@ -27,11 +27,11 @@ def program(name: str = "p", width: int = 64) -> Program:
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> ProgramCache:
-    return ProgramCache(tmp_path / "programs")
+def store(tmp_path: Path) -> PlacementCache:
+    return PlacementCache(tmp_path / "programs")
 
 
-def test_a_stored_program_comes_back_equal(store: ProgramCache) -> None:
+def test_a_stored_program_comes_back_equal(store: PlacementCache) -> None:
     assert store.get(KEY) is None
     assert store.put(KEY, program())
     assert store.get(KEY) == program()
@@ -42,7 +42,7 @@ def test_a_stored_program_comes_back_equal(store: ProgramCache) -> None:
     assert store.folder.stat().st_mode & 0o077 == 0
 
 
-def test_an_entry_is_refused_under_another_key(store: ProgramCache) -> None:
+def test_an_entry_is_refused_under_another_key(store: PlacementCache) -> None:
     store.put(KEY, program())
     other = KEY[::-1]
     store.path(KEY).rename(store.path(other))
@@ -63,14 +63,14 @@ def test_tests_leave_the_users_cache_alone() -> None:
     assert not default_cache().folder.is_relative_to(Path.home() / ".cache")
 
 
-def test_a_later_put_replaces(store: ProgramCache) -> None:
+def test_a_later_put_replaces(store: PlacementCache) -> None:
     store.put(KEY, program("first"))
     store.put(KEY, program("second"))
     assert store.get(KEY) == program("second")
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "foreign"])
-def test_a_damaged_entry_is_discarded_with_a_note(store: ProgramCache, damage: str) -> None:
+def test_a_damaged_entry_is_discarded_with_a_note(store: PlacementCache, damage: str) -> None:
     store.put(KEY, program())
     path = store.path(KEY)
     data = bytearray(path.read_bytes())
@@ -91,14 +91,14 @@ def test_a_damaged_entry_is_discarded_with_a_note(store: ProgramCache, damage: s
     assert store.get(KEY) == program()
 
 
-def test_the_least_recently_used_go_first(store: ProgramCache) -> None:
+def test_the_least_recently_used_go_first(store: PlacementCache) -> None:
     keys = [f"{i:08x}" for i in range(6)]
     for i, key in enumerate(keys[:5]):
         store.put(key, program())
         os.utime(store.path(key), (1000 + i, 1000 + i))
     assert store.get(keys[0]) is not None  # used just now
     size = store.path(keys[0]).stat().st_size
-    small = ProgramCache(store.folder, limit_bytes=5 * size)
+    small = PlacementCache(store.folder, limit_bytes=5 * size)
     small.put(keys[5], program())
     left = {path.stem for path in store.folder.iterdir()}
     assert left == {keys[0], keys[3], keys[4], keys[5]}
@@ -106,15 +106,15 @@ def test_the_least_recently_used_go_first(store: ProgramCache) -> None:
     assert small.size_bytes() <= small.limit_bytes
 
 
-def test_an_entry_above_the_limit_still_stays_until_the_next(store: ProgramCache) -> None:
-    tiny = ProgramCache(store.folder, limit_bytes=1)
+def test_an_entry_above_the_limit_still_stays_until_the_next(store: PlacementCache) -> None:
+    tiny = PlacementCache(store.folder, limit_bytes=1)
     assert tiny.put(KEY, program())
     assert tiny.get(KEY) == program()
     tiny.put("ffffffff", program())
     assert tiny.get(KEY) is None
 
 
-def test_parts_of_dead_writers_are_cleared(store: ProgramCache) -> None:
+def test_parts_of_dead_writers_are_cleared(store: PlacementCache) -> None:
     store.put(KEY, program())
     old, fresh = store.folder / "dead.1.1.part", store.folder / "alive.2.2.part"
     for path in (old, fresh):
@@ -126,7 +126,7 @@ def test_parts_of_dead_writers_are_cleared(store: ProgramCache) -> None:
     assert fresh.exists()
 
 
-def test_many_threads_write_and_read_one_key(store: ProgramCache) -> None:
+def test_many_threads_write_and_read_one_key(store: PlacementCache) -> None:
     wrong: list[object] = []
 
     def work(number: int) -> None:
@@ -173,12 +173,12 @@ def test_a_folder_that_cannot_be_written_is_a_note(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("in the way")
     with pytest.warns(UserWarning, match="compile cache not written"):
-        assert not ProgramCache(blocked).put(KEY, program())
-    assert ProgramCache(blocked).get(KEY) is None
+        assert not PlacementCache(blocked).put(KEY, program())
+    assert PlacementCache(blocked).get(KEY) is None
 
 
 @pytest.mark.parametrize("key", ["", "../../etc/passwd", "xyz", "ABCDEF0123", "a" * 200])
-def test_a_key_is_a_hash_and_no_path(store: ProgramCache, key: str) -> None:
+def test_a_key_is_a_hash_and_no_path(store: PlacementCache, key: str) -> None:
     with pytest.raises(UsageError, match="no cache key"):
         store.get(key)
 
@@ -203,7 +203,7 @@ def test_the_environment_chooses_place_size_and_use(
         cache.default_cache()
 
 
-def test_clearing_empties_the_folder(store: ProgramCache) -> None:
+def test_clearing_empties_the_folder(store: PlacementCache) -> None:
     store.put(KEY, program())
     store.put("ffffffff", program())
     assert store.clear() == 2

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from doctor_trees import CARD, HWMON, apply, host, machine, write
 
-from temper.doctor import Context, run
+from temper.doctor import Examined, run
 from temper.errors import BadFileError, UsageError
 from temper.machine import smi, telemetry
 from temper.machine.archive import open_machine
@@ -34,7 +34,7 @@ def test_garbage_in_every_file_is_survived(board: str, text: str) -> None:
     for path in tree:
         if not path.endswith(("/vendor", "/device")):
             tree[path] = text
-    report = run(Context(memory(tree)))
+    report = run(Examined(memory(tree)))
     assert len(report.cards) == 1
     assert not [f for f in report.findings if "could not finish" in f.seen]
     assert telemetry.read(memory(tree))
@@ -46,14 +46,14 @@ def test_garbage_in_single_files_is_survived() -> None:
         tree = machine(choose.choice(["e150", "n300", "p100"]))
         for path in choose.sample(sorted(tree), 3):
             tree[path] = choose.choice(GARBAGE)
-        report = run(Context(memory(tree)))
+        report = run(Examined(memory(tree)))
         assert not [f for f in report.findings if "could not finish" in f.seen]
 
 
 def test_missing_files_are_survived_one_by_one() -> None:
     whole = machine("p150")
     for path in whole:
-        report = run(Context(memory({p: t for p, t in whole.items() if p != path})))
+        report = run(Examined(memory({p: t for p, t in whole.items() if p != path})))
         assert not [f for f in report.findings if "could not finish" in f.seen]
 
 
@@ -61,12 +61,12 @@ def test_unreadable_files_read_as_missing(tmp_path: Path) -> None:
     root = write(machine("n150"), tmp_path)
     for name in ("temp1_input", "power1_input"):
         os.chmod(root / HWMON.lstrip("/") / name, 0)
-    assert run(Context(DirectoryMachine(root))).exit_code() == 0
+    assert run(Examined(DirectoryMachine(root))).exit_code() == 0
 
 
 def test_decimal_commas_of_another_locale_are_understood() -> None:
     changes = {f"{CARD}/current_link_speed": "16,0 GT/s PCIe", "/proc/loadavg": "0,42 0,1 0,1"}
-    assert run(Context(memory(machine("n150", changes)))).exit_code("warning") == 0
+    assert run(Examined(memory(machine("n150", changes)))).exit_code("warning") == 0
     [device] = smi.parse('{"device_info": [{"telemetry": {"asic_temperature": "46,5"}}]}')
     assert device.temperature_c == 46.5
 
@@ -78,19 +78,19 @@ def test_hundreds_of_other_pci_devices_are_passed_quickly() -> None:
             "0x8086"
         )
     start = time.perf_counter()
-    report = run(Context(memory(tree)))
+    report = run(Examined(memory(tree)))
     assert time.perf_counter() - start < 0.5
     assert len(report.cards) == 1
 
 
 def test_a_container_without_sysfs_but_with_the_node_has_a_card() -> None:
-    report = run(Context(memory({**host(), "/dev/tenstorrent/0": ""})))
+    report = run(Examined(memory({**host(), "/dev/tenstorrent/0": ""})))
     assert report.cards == ("Tenstorrent card at /dev/tenstorrent/0",)
     assert report.exit_code() == 0
 
 
 def test_an_empty_tree_is_a_machine_without_a_card(tmp_path: Path) -> None:
-    report = run(Context(DirectoryMachine(tmp_path)))
+    report = run(Examined(DirectoryMachine(tmp_path)))
     assert report.exit_code("warning") == 0
     assert report.cards == ()
 
@@ -104,7 +104,7 @@ def test_an_empty_tree_is_a_machine_without_a_card(tmp_path: Path) -> None:
 def test_any_output_of_tt_smi_is_survived(text: str) -> None:
     smi.parse(text)
     tree = machine("n150", {"/commands/tt-smi": text})
-    assert run(Context(memory(tree))).exit_code("warning") == 0
+    assert run(Examined(memory(tree))).exit_code("warning") == 0
 
 
 def test_an_old_snapshot_without_newer_parts_is_read() -> None:
@@ -229,14 +229,14 @@ def test_a_root_that_is_not_there_is_a_usage_error() -> None:
 def test_a_check_that_breaks_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     from temper.doctor import examination, registry
 
-    def broken(context: Context) -> registry.Result:
+    def broken(context: Examined) -> registry.Result:
         raise RuntimeError("boom")
         yield
 
     entry = registry.Check("kernel", "host", broken)
     checks = [entry if check.name == "kernel" else check for check in registry.CHECKS]
     monkeypatch.setattr(examination, "CHECKS", checks)
-    report = run(Context(memory(apply(machine("n150"), {}))))
+    report = run(Examined(memory(apply(machine("n150"), {}))))
     assert any("RuntimeError: boom" in f.seen for f in report.findings)
     assert any(f.check == "memory" for f in report.findings)
 
@@ -247,7 +247,7 @@ def test_a_capture_cannot_steer_the_terminal(tmp_path: Path) -> None:
     evil = "\x1b]0;owned\x07\x1b[2J"
     tree = machine("n150", {"/proc/sys/kernel/osrelease": f"5.15 {evil}"})
     tree = apply(tree, {}, environment={"ARCH_NAME": evil, "TT_METAL_PROFILER": evil})
-    lines = list(report_lines(run(Context(memory(tree))), 100, verbose=True))
+    lines = list(report_lines(run(Examined(memory(tree))), 100, verbose=True))
     styled = "".join(lines).replace("\x1b[0m", "")
     assert "\x1b]" not in styled
     assert "\x1b[2J" not in styled

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from doctor_trees import BOARDS, machine, write
 
-from temper.doctor import Context, run
+from temper.doctor import Examined, run
 from temper.doctor.capture import Scrubber, capture
 from temper.machine.archive import open_machine
 from temper.machine.facts import HostFacts
@@ -28,8 +28,8 @@ def memory(tree: dict[str, str]) -> MemoryMachine:
 def test_a_capture_gives_the_same_findings_as_the_machine(board: str, tmp_path: Path) -> None:
     original = memory(machine(board, TRAP))
     capture(original, tmp_path / "out.tar")
-    again = run(Context(open_machine(str(tmp_path / "out.tar"))))
-    assert again.findings == run(Context(original)).findings
+    again = run(Examined(open_machine(str(tmp_path / "out.tar"))))
+    assert again.findings == run(Examined(original)).findings
 
 
 @pytest.mark.parametrize("board", ["n150", "p150"])
@@ -44,7 +44,7 @@ def test_a_capture_carries_no_serial_number_and_no_name(board: str, tmp_path: Pa
 def test_tree_and_archive_are_examined_alike(tmp_path: Path) -> None:
     root = write(machine("p150"), tmp_path / "tree")
     capture(open_machine(str(root)), tmp_path / "out.tar")
-    reports = [run(Context(open_machine(str(tmp_path / n)))) for n in ("tree", "out.tar")]
+    reports = [run(Examined(open_machine(str(tmp_path / n)))) for n in ("tree", "out.tar")]
     assert reports[0].findings == reports[1].findings
 
 

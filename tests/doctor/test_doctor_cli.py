@@ -52,11 +52,11 @@ def test_a_missing_card_fails_only_when_required(tmp_path: Path) -> None:
 
 
 def test_lines_fit_the_terminal(tmp_path: Path) -> None:
-    from temper.doctor import Context, run
+    from temper.doctor import Examined, run
     from temper.doctor.screen import report_lines
 
     changes = {f"{CARD}/current_link_width": "8", "/proc/mounts": ""}
-    report = run(Context(DirectoryMachine(write(machine("n150", changes), tmp_path))))
+    report = run(Examined(DirectoryMachine(write(machine("n150", changes), tmp_path))))
     import click
 
     for columns in (60, 80, 120):
@@ -219,7 +219,7 @@ def test_the_full_screen_shows_every_card_and_fits(tmp_path: Path) -> None:
 
 def test_a_recorder_samples_while_work_runs(tmp_path: Path) -> None:
     found = DirectoryMachine(write(machine("n150"), tmp_path))
-    with telemetry.Recorder(found, interval_s=0.01) as recorder:
+    with telemetry.CardRecorder(found, interval_s=0.01) as recorder:
         import time
 
         time.sleep(0.1)
@@ -234,7 +234,7 @@ def test_a_recorder_samples_while_work_runs(tmp_path: Path) -> None:
 
 
 def test_a_recorder_without_a_card_costs_nothing(tmp_path: Path) -> None:
-    with telemetry.Recorder(DirectoryMachine(tmp_path)) as recorder:
+    with telemetry.CardRecorder(DirectoryMachine(tmp_path)) as recorder:
         pass
     assert recorder.readings == []
     assert recorder.summary() == []

@@ -7,7 +7,7 @@ import json
 import pytest
 from doctor_trees import BDF, BOARDS, CARD, HWMON, MOUNT, PAGES, apply, host, machine, tt_smi
 
-from temper.doctor import Context, Report, run
+from temper.doctor import Examination, Examined, run
 from temper.machine.machine import MemoryMachine
 
 ONE_G = f"{PAGES}/hugepages-1048576kB/nr_hugepages"
@@ -18,11 +18,11 @@ LISTEN_8086 = (
 )
 
 
-def examine(tree: dict[str, str]) -> Report:
-    return run(Context(MemoryMachine({path: text.encode() for path, text in tree.items()})))
+def examine(tree: dict[str, str]) -> Examination:
+    return run(Examined(MemoryMachine({path: text.encode() for path, text in tree.items()})))
 
 
-def grave(report: Report) -> set[tuple[str, str]]:
+def grave(report: Examination) -> set[tuple[str, str]]:
     return {(f.check, f.level) for f in report.of("problem", "warning")}
 
 

@@ -19,7 +19,7 @@ from temper import etl
 from temper.errors import BadFileError
 from temper.etl import decode, kernel, kernel_types
 from temper.etl.execute import Position
-from temper.etl.sources import Source, open_sources
+from temper.etl.sources import Input, open_sources
 
 pytestmark = pytest.mark.skipif(not kernel.native(), reason="needs the native kernels")
 
@@ -44,7 +44,7 @@ def outcome(
     """The result or the error of a pipeline, by the decoder alone or by pyarrow alone."""
     pipeline = etl.Pipeline(OPERATORS, SCHEMA, on_error=on_error, rows_per_part=size)
     other = (
-        mock.patch.object(Source, "batches", side_effect=AssertionError("pyarrow was asked"))
+        mock.patch.object(Input, "batches", side_effect=AssertionError("pyarrow was asked"))
         if native
         else mock.patch.object(decode.Decoder, "read", return_value=(0, []))
     )

@@ -13,7 +13,7 @@ from temper.cli.output import emit_json, json_option
 from temper.errors import UsageError
 
 if TYPE_CHECKING:
-    from temper.doctor import Context, Report
+    from temper.doctor import Examination, Examined
 
 SYMPTOMS = ("low-throughput", "high-latency", "memory-errors")
 
@@ -89,9 +89,9 @@ def command(
         click.echo(f"Look through it before sharing; examine: temper doctor --root {capture_to}")
         return
     from temper.doctor.examination import run
-    from temper.doctor.registry import Context
+    from temper.doctor.registry import Examined
 
-    context = Context(machine, use_tt_smi=not no_tt_smi, judge_host=symptom is not None)
+    context = Examined(machine, use_tt_smi=not no_tt_smi, judge_host=symptom is not None)
     if symptom:
         _diagnose(context, symptom, chip, tensor, measure_card, as_json)
         return
@@ -107,7 +107,7 @@ def command(
     sys.exit(report.exit_code(fail_on))
 
 
-def _without_card_is_problem(report: Report) -> Report:
+def _without_card_is_problem(report: Examination) -> Examination:
     findings = tuple(
         replace(f, level="problem") if f.check == "card" else f for f in report.findings
     )
@@ -132,7 +132,7 @@ def _explain(message: str, chip: str | None, as_json: bool) -> None:
 
 
 def _diagnose(
-    context: Context,
+    context: Examined,
     symptom: str,
     chip: str | None,
     tensor: str,

@@ -12,7 +12,7 @@ from temper.cli.output import console, emit_json, json_option, table
 
 if TYPE_CHECKING:
     from temper.program.memory_plan import MemoryPlan
-    from temper.program.simulate import Step
+    from temper.program.simulate import MemoryStep
 
 _EPILOG = """\b
 Examples:
@@ -105,7 +105,7 @@ def _draw(made: MemoryPlan) -> None:
         out.print(f"  a trace would take {_bytes(made.trace_bytes)} (modelled, uncertain)")
 
 
-def sram_lines(steps: tuple[Step, ...], capacity: int, columns: int = _COLUMNS) -> list[str]:
+def sram_lines(steps: tuple[MemoryStep, ...], capacity: int, columns: int = _COLUMNS) -> list[str]:
     """The chart: tensors below (█), circular buffers on top (░), one column or more an op."""
     if not steps:
         return ["  no ops"]
@@ -150,7 +150,7 @@ def _explain(report: Any) -> None:
         out.print(report.fallback, markup=False)
 
 
-def _holders(step: Step) -> str:
+def _holders(step: MemoryStep) -> str:
     largest = sorted(step.sram.items(), key=lambda item: -item[1])[:3]
     rest = len(step.sram) - len(largest)
     names = ", ".join(f"{name} {_bytes(size)}" for name, size in largest)

@@ -12,7 +12,7 @@ from temper.cli import run_command
 from temper.cli.output import console, emit_json, json_option, only_json, table
 
 if TYPE_CHECKING:
-    from temper.compiler.weight_explain import Explanation
+    from temper.compiler.weight_explain import OverrideExplanation
     from temper.frontdoor.forge_loader import NamedModel
 
 _EPILOG = """\b
@@ -191,7 +191,7 @@ def _list_variants(argument: str, as_json: bool) -> None:
         click.echo("\n".join(names) if names else f"{argument} has no variants")
 
 
-def _explained(model: str, config: str) -> Explanation:
+def _explained(model: str, config: str) -> OverrideExplanation:
     from temper.compiler.weight_explain import explain as explain_rules
     from temper.frontdoor import loader
     from temper.weights.config import read_config
@@ -203,7 +203,7 @@ def _explained(model: str, config: str) -> Explanation:
     return explain_rules(loaded.model, rules, loaded.inputs, loaded.kwargs)
 
 
-def _print_patterns(found: Explanation) -> None:
+def _print_patterns(found: OverrideExplanation) -> None:
     rows: list[tuple[Any, ...]] = []
     for line in found.patterns:
         note = ""
@@ -219,7 +219,7 @@ def _print_patterns(found: Explanation) -> None:
     console().print(table("Patterns", columns, rows, right=columns[2:5]))
 
 
-def _print_weights(found: Explanation, everything: bool) -> None:
+def _print_weights(found: OverrideExplanation, everything: bool) -> None:
     shown = [w for w in found.weights if everything or not w.effect or w.reason]
     rows = [
         (w.parameter, "x".join(map(str, w.shape)), w.pattern, w.requested,

@@ -65,7 +65,7 @@ class Counts:
 
 
 @dataclass(frozen=True)
-class ProgramCache:
+class PlacementCache:
     """One folder of entries, at most ``limit_bytes`` in all, the least recently used go first."""
 
     folder: Path
@@ -165,17 +165,17 @@ def _remove(path: Path) -> bool:
     return True
 
 
-_caches: dict[tuple[Path, int], ProgramCache] = {}
+_caches: dict[tuple[Path, int], PlacementCache] = {}
 
 
-def default_cache() -> ProgramCache:
+def default_cache() -> PlacementCache:
     """The cache that the environment names; ``TEMPER_CACHE_LIMIT`` is its size in bytes."""
     given = os.environ.get("TEMPER_CACHE_LIMIT", "").strip()
     if given and not given.isdecimal():
         raise UsageError(f"TEMPER_CACHE_LIMIT={given!r} is no number of bytes")
     limit_bytes = int(given) if given else DEFAULT_LIMIT_BYTES
     folder = default_folder()
-    return _caches.setdefault((folder, limit_bytes), ProgramCache(folder, limit_bytes))
+    return _caches.setdefault((folder, limit_bytes), PlacementCache(folder, limit_bytes))
 
 
 def get(key: str) -> Program | None:

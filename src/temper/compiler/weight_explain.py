@@ -17,7 +17,7 @@ from temper.options import resolve
 from temper.passes.weight_formats import assign_weight_formats
 from temper.weights.config import (
     DEFAULT_KEY,
-    Match,
+    RuleMatch,
     WeightSlot,
     match_rules,
     nearest_names,
@@ -56,7 +56,7 @@ class WeightLine:
 
 
 @dataclass(frozen=True)
-class Explanation:
+class OverrideExplanation:
     patterns: tuple[PatternLine, ...]
     weights: tuple[WeightLine, ...]
     # "captured graph", or why only the kinds of the layers were looked at
@@ -75,7 +75,7 @@ def explain(
     rules: Mapping[str, str],
     inputs: tuple[Any, ...] | None = None,
     kwargs: Mapping[str, Any] | None = None,
-) -> Explanation:
+) -> OverrideExplanation:
     """Apply the rules to the model and say what comes of each; the model keeps them."""
     slots = weight_slots(model)
     matches = match_rules(slots, rules)
@@ -95,7 +95,7 @@ def explain(
         near = tuple(nearest_names(pattern, names)) if pattern in missing else ()
         effective = sum(line.effect for line in decided)
         patterns.append(PatternLine(pattern, dtype, hits, len(decided), effective, near))
-    return Explanation(tuple(patterns), tuple(lines), basis)
+    return OverrideExplanation(tuple(patterns), tuple(lines), basis)
 
 
 def _outcomes(
@@ -118,7 +118,7 @@ def _outcomes(
     return found, "captured graph"
 
 
-def _weight_line(match: Match, found: Mapping[int, WeightFormatEntry] | None) -> WeightLine:
+def _weight_line(match: RuleMatch, found: Mapping[int, WeightFormatEntry] | None) -> WeightLine:
     slot = match.slot
     seen = outlook(slot.module, slot.parameter)
     effect, reason = seen.converts is not False, seen.reason

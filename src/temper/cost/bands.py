@@ -29,7 +29,7 @@ def cell_of(size: float, cores: int) -> Cell:
 
 
 @dataclass(frozen=True)
-class Seen:
+class MeasuredCells:
     """What was measured of one family on one architecture: cells of each kernel variant."""
 
     cells: Mapping[tuple[str, ...], frozenset[Cell]]
@@ -52,12 +52,12 @@ class Seen:
         return NOVELTY[0] if close else NOVELTY[1]
 
 
-def seen(rows: Iterable[tuple[tuple[str, ...], float, int]]) -> Seen:
+def seen(rows: Iterable[tuple[tuple[str, ...], float, int]]) -> MeasuredCells:
     """From (variant, size, cores) of measured rows."""
     cells: dict[tuple[str, ...], set[Cell]] = defaultdict(set)
     for variant, size, cores in rows:
         cells[variant].add(cell_of(size, cores))
-    return Seen({variant: frozenset(found) for variant, found in cells.items()})
+    return MeasuredCells({variant: frozenset(found) for variant, found in cells.items()})
 
 
 def _spread(parts: Iterable[tuple[OpCost, float]]) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from temper.cost import sfpu
-from temper.cost.bands import NOVELTY, Seen
+from temper.cost.bands import NOVELTY, MeasuredCells
 from temper.errors import BadFileError
 
 DATA = Path(__file__).parent / "data" / "constants.json"
@@ -40,7 +40,7 @@ class Family:
     overlap: tuple[str, ...]
     nodes: Mapping[Variant, Factors]
     largest: float  # size of the largest op measured
-    seen: Seen
+    seen: MeasuredCells
     bands: Mapping[str, tuple[float, float]]  # by novelty, as factors of the modelled time
     found: dict[Variant, Factors] = field(default_factory=dict)
 
@@ -102,7 +102,7 @@ def parse(raw: Mapping[str, Any]) -> Constants:
             bands = {n: (float(part["bands"][n][0]), float(part["bands"][n][1])) for n in NOVELTY}
             families[name, arch] = Family(
                 float(entry["power"]), serial, overlap, nodes, float(part["largest"]),
-                Seen(cells), bands,
+                MeasuredCells(cells), bands,
             )  # fmt: skip
     return Constants(families, {k: v for k, v in raw.items() if k != "families"})
 

@@ -19,7 +19,7 @@ MAJOR = (
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class FamilyEvidence:
     """One family on one architecture.
 
     Errors in percent, on unseen sources (each row predicted without its source) and on seen ones
@@ -45,7 +45,7 @@ class Evidence:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def table(arch: str) -> list[Evidence]:
+def table(arch: str) -> list[FamilyEvidence]:
     """All families with rows on an architecture, most rows first."""
     found = []
     for name, entry in constants().meta.get("evidence", {}).items():
@@ -53,7 +53,7 @@ def table(arch: str) -> list[Evidence]:
         if not part:
             continue
         found.append(
-            Evidence(
+            FamilyEvidence(
                 name,
                 part["rows"],
                 part["sources"],
@@ -73,7 +73,7 @@ def table(arch: str) -> list[Evidence]:
     return sorted(found, key=lambda e: -e.rows)
 
 
-def worst(rows: Sequence[Evidence], count: int = 5, fewest: int = 5) -> list[Evidence]:
+def worst(rows: Sequence[FamilyEvidence], count: int = 5, fewest: int = 5) -> list[FamilyEvidence]:
     """The families predicted worst, leaving out those with hardly any rows."""
     judged = [e for e in rows if e.rows >= fewest and e.median_ape is not None]
     return sorted(judged, key=lambda e: -(e.median_ape or 0.0))[:count]

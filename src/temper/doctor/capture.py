@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from temper.doctor.examination import run
-from temper.doctor.registry import Context
+from temper.doctor.registry import Examined
 from temper.files import replacing
 from temper.machine import telemetry
 from temper.machine.commands import CommandOutput
@@ -92,7 +92,7 @@ class ReadRecorder(Machine):
 def capture(machine: Machine, out: Path) -> int:
     """Write what all checks read, scrubbed, as a tar; returns the number of files."""
     recorder = ReadRecorder(machine)
-    context = Context(recorder)
+    context = Examined(recorder)
     run(context)
     telemetry.read(recorder, context.cards)
     scrub = Scrubber(machine.facts)

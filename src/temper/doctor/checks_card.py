@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temper.doctor import versions
 from temper.doctor.finding import Finding
-from temper.doctor.registry import Context, Result, check
+from temper.doctor.registry import Examined, Result, check
 from temper.machine.cards import Card
 
 MODULE = "/sys/module/tenstorrent"
@@ -12,7 +12,7 @@ _KMD = "tt-kmd"
 
 
 @check("card", "card")
-def card_present(context: Context) -> Result:
+def card_present(context: Examined) -> Result:
     """No card is no fault: everything but the card itself works without one."""
     if not context.has_card:
         loaded = context.machine.exists(MODULE)
@@ -53,7 +53,7 @@ def card_present(context: Context) -> Result:
 
 
 @check("driver", "driver")
-def driver_loaded(context: Context) -> Result:
+def driver_loaded(context: Examined) -> Result:
     machine = context.machine
     if not context.has_card:
         return
@@ -136,7 +136,7 @@ def _install_hint(cards: list[Card]) -> str:
 
 
 @check("permission", "driver")
-def node_permission(context: Context) -> Result:
+def node_permission(context: Examined) -> Result:
     machine = context.machine
     for card in context.cards:
         if not card.node:
@@ -170,7 +170,7 @@ def node_permission(context: Context) -> Result:
             yield Finding("permission", "driver", "ok", f"{card.node} can be opened")
 
 
-def _too_new(context: Context, card: Card) -> bool:
+def _too_new(context: Examined, card: Card) -> bool:
     """A driver that ignores the card explains the missing node already."""
     version = versions.parse(context.machine.text(f"{MODULE}/version"))
     last = card.last_stack
@@ -182,7 +182,7 @@ def _title(card: Card) -> str:
 
 
 @check("firmware", "card")
-def firmware_version(context: Context) -> Result:
+def firmware_version(context: Examined) -> Result:
     for card in context.cards:
         text = context.machine.text(f"{card.path}/tt_fw_bundle_ver") or card.smi.firmware
         version = versions.parse_bundle(text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from temper.doctor.finding import Finding
-from temper.doctor.registry import Context, Result, check
+from temper.doctor.registry import Examined, Result, check
 from temper.machine.cards import Card
 
 # The tuning guide's power supplies; it names none for the newer boards.
@@ -13,7 +13,7 @@ _COOLING = {"e75": "active blower", "e150": "passive: the case must move the air
 
 
 @check("by-hand", "by hand")
-def by_hand(context: Context) -> Result:
+def by_hand(context: Examined) -> Result:
     if not context.has_card:
         return
     seen: set[str] = set()

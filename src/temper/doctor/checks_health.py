@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from temper.doctor.finding import Finding
-from temper.doctor.registry import Context, Result, check
+from temper.doctor.registry import Examined, Result, check
 from temper.machine.telemetry import CardReading, read_card
 
 # The tuning guide's limits: below 75 C; below 75 W on e75 and 200 W on e150.
@@ -13,7 +13,7 @@ _COOL = "improve airflow (the guide asks for at least 30 CFM), clean filters, le
 
 
 @check("temperature", "health")
-def temperature(context: Context) -> Result:
+def temperature(context: Examined) -> Result:
     for card, reading in zip(context.cards, _readings(context), strict=True):
         now = reading.temperature_c
         if now is None:
@@ -63,7 +63,7 @@ def temperature(context: Context) -> Result:
 
 
 @check("power", "health")
-def power(context: Context) -> Result:
+def power(context: Examined) -> Result:
     for card, reading in zip(context.cards, _readings(context), strict=True):
         now, limit = reading.power_w, reading.power_limit_w
         if card.board in GUIDE_POWER_W:
@@ -86,7 +86,7 @@ def power(context: Context) -> Result:
 
 
 @check("clock", "health")
-def clocks(context: Context) -> Result:
+def clocks(context: Examined) -> Result:
     for card, reading in zip(context.cards, _readings(context), strict=True):
         now, nominal = reading.clock_mhz, reading.clock_nominal_mhz
         if now is None:
@@ -117,7 +117,7 @@ def clocks(context: Context) -> Result:
 
 
 @check("dram", "health")
-def dram_training(context: Context) -> Result:
+def dram_training(context: Examined) -> Result:
     for card in context.cards:
         if card.smi.dram_trained is None:
             continue
@@ -134,7 +134,7 @@ def dram_training(context: Context) -> Result:
 
 
 @check("heartbeat", "health")
-def heartbeat(context: Context) -> Result:
+def heartbeat(context: Examined) -> Result:
     for card in context.cards:
         path = f"{card.path}/tt_heartbeat"
         first = context.machine.text(path) if card.path else None
@@ -154,5 +154,5 @@ def heartbeat(context: Context) -> Result:
             yield Finding("heartbeat", "health", "ok", "firmware is alive", card=card.label)
 
 
-def _readings(context: Context) -> list[CardReading]:
+def _readings(context: Examined) -> list[CardReading]:
     return [read_card(context.machine, card) for card in context.cards]

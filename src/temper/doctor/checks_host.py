@@ -6,7 +6,7 @@ import re
 
 from temper.doctor import versions
 from temper.doctor.finding import Finding
-from temper.doctor.registry import Context, Result, check
+from temper.doctor.registry import Examined, Result, check
 
 # tt-smi's host screen asks 32 GB; an architecture may ask more. The kernel keeps a few
 # percent for itself, so a 32 GB machine shows about 31.
@@ -18,7 +18,7 @@ _DISK_FREE_BYTES = 10 * 10**9
 
 
 @check("kernel", "host")
-def kernel(context: Context) -> Result:
+def kernel(context: Examined) -> Result:
     text = context.machine.text("/proc/sys/kernel/osrelease")
     version = versions.parse(text)
     if version is None:
@@ -34,7 +34,7 @@ def kernel(context: Context) -> Result:
 
 
 @check("distribution", "host")
-def distribution(context: Context) -> Result:
+def distribution(context: Examined) -> Result:
     text = context.machine.text("/etc/os-release") or ""
     values = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?$', text, re.M))
     if not values:
@@ -52,7 +52,7 @@ def distribution(context: Context) -> Result:
 
 
 @check("memory", "host")
-def memory(context: Context) -> Result:
+def memory(context: Examined) -> Result:
     found = re.search(r"^MemTotal:\s+(\d+) kB", context.machine.text("/proc/meminfo") or "", re.M)
     if not found:
         return
@@ -70,7 +70,7 @@ def memory(context: Context) -> Result:
 
 
 @check("disk", "host")
-def disk(context: Context) -> Result:
+def disk(context: Examined) -> Result:
     free = context.machine.facts.disk_free_bytes
     if free is None:
         return
@@ -86,7 +86,7 @@ def disk(context: Context) -> Result:
 
 
 @check("governor", "host")
-def governor(context: Context) -> Result:
+def governor(context: Examined) -> Result:
     base = "/sys/devices/system/cpu/cpu0/cpufreq"
     now = context.machine.text(f"{base}/scaling_governor")
     if not now:
@@ -107,7 +107,7 @@ def governor(context: Context) -> Result:
 
 
 @check("load", "host")
-def load(context: Context) -> Result:
+def load(context: Examined) -> Result:
     fields = (context.machine.text("/proc/loadavg") or "").split()
     cpus = context.machine.facts.cpus
     try:

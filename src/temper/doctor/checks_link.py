@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from temper.doctor.finding import Finding
-from temper.doctor.registry import Context, Result, check
+from temper.doctor.registry import Examined, Result, check
 from temper.machine.cards import Card
 from temper.machine.link import generation
 
@@ -15,7 +15,7 @@ _SOURCE = "sysfs current_link_*; board specification"
 
 
 @check("pcie", "link")
-def pcie_link(context: Context) -> Result:
+def pcie_link(context: Examined) -> Result:
     machine = context.machine
     for card in context.cards:
         speed_text = machine.text(f"{card.path}/current_link_speed") if card.path else None
@@ -73,7 +73,7 @@ def _judge(card: Card, now: int, width: int, most: int | None) -> Result:
 
 
 @check("aer", "link")
-def aer_errors(context: Context) -> Result:
+def aer_errors(context: Examined) -> Result:
     for card in context.cards:
         counts = {
             kind: _total(context.machine.text(f"{card.path}/aer_dev_{kind}"))
@@ -99,7 +99,7 @@ def aer_errors(context: Context) -> Result:
     yield from _kernel_log(context)
 
 
-def _kernel_log(context: Context) -> Result:
+def _kernel_log(context: Examined) -> Result:
     output = context.machine.command("dmesg") if context.has_card else None
     if output is None or output.status != "ok":
         return  # most distributions keep the kernel's log from ordinary users
@@ -128,7 +128,7 @@ def _total(text: str | None) -> int | None:
 
 
 @check("numa", "link")
-def numa_node(context: Context) -> Result:
+def numa_node(context: Examined) -> Result:
     machine = context.machine
     nodes = [n for n in machine.listing("/sys/devices/system/node") if re.fullmatch(r"node\d+", n)]
     if len(nodes) < 2:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from temper.doctor.finding import Finding
-from temper.doctor.registry import Context, Result, check
+from temper.doctor.registry import Examined, Result, check
 
 PAGES = "/sys/kernel/mm/hugepages"
 OVERRIDE = "/opt/tenstorrent/bin/hugepages-override.txt"
@@ -18,7 +18,7 @@ _GUIDE = (
 
 
 @check("iommu", "pages")
-def iommu_type(context: Context) -> Result:
+def iommu_type(context: Examined) -> Result:
     for card in context.cards:
         if not card.path:
             continue
@@ -38,7 +38,7 @@ def iommu_type(context: Context) -> Result:
             )  # fmt: skip
 
 
-def wanted_pages(context: Context) -> int:
+def wanted_pages(context: Examined) -> int:
     """Total of 1 GiB pages: the override file's, else one a Grayskull, four a newer card."""
     override = context.machine.number(OVERRIDE)
     if override is not None and override > 0:
@@ -47,7 +47,7 @@ def wanted_pages(context: Context) -> int:
 
 
 @check("hugepages", "pages")
-def hugepages(context: Context) -> Result:
+def hugepages(context: Examined) -> Result:
     machine = context.machine
     wanted = wanted_pages(context)
     large = machine.number(f"{PAGES}/hugepages-1048576kB/nr_hugepages")
@@ -107,7 +107,7 @@ def hugepages(context: Context) -> Result:
 
 
 @check("hugepage-mount", "pages")
-def hugepage_mount(context: Context) -> Result:
+def hugepage_mount(context: Examined) -> Result:
     machine = context.machine
     pages = machine.number(f"{PAGES}/hugepages-1048576kB/nr_hugepages")
     mounts = machine.text("/proc/mounts")

@@ -10,7 +10,7 @@ from temper.chips import ARCHITECTURES
 from temper.doctor import versions
 from temper.doctor.environment import KNOWN_VARIABLES, WRONG_VARIABLES
 from temper.doctor.finding import Finding
-from temper.doctor.registry import Context, Result, check
+from temper.doctor.registry import Examined, Result, check
 from temper.machine.machine import LiveMachine
 from temper.targets.ttnn.environment import (
     VARIABLE,
@@ -27,7 +27,7 @@ TRACE_REGION = "TT_RUNTIME_TRACE_REGION_SIZE"
 
 
 @check("ttnn-worker", "software")
-def ttnn_worker(context: Context) -> Result:
+def ttnn_worker(context: Examined) -> Result:
     """The environment that runs programs on a card; looked at where it is meant to be used."""
     live = isinstance(context.machine, LiveMachine)  # not a captured tree of another machine
     if not live or not (context.has_card or os.environ.get(VARIABLE)):
@@ -46,7 +46,7 @@ def ttnn_worker(context: Context) -> Result:
 
 
 @check("python", "software")
-def python_and_packages(context: Context) -> Result:
+def python_and_packages(context: Examined) -> Result:
     facts = context.machine.facts
     version = versions.parse(facts.python)
     if not facts.known or version is None:
@@ -106,7 +106,7 @@ def _torch(text: str | None) -> Result:
 
 
 @check("tt-smi", "software")
-def tt_smi(context: Context) -> Result:
+def tt_smi(context: Examined) -> Result:
     if not context.has_card or not context.use_tt_smi:
         return
     output = context.machine.command("tt-smi")
@@ -150,7 +150,7 @@ def tt_smi(context: Context) -> Result:
 
 
 @check("arch-name", "software")
-def arch_name(context: Context) -> Result:
+def arch_name(context: Examined) -> Result:
     value = context.machine.facts.environment.get("ARCH_NAME")
     present = sorted({card.arch for card in context.cards if card.arch})
     if value is None:
@@ -183,7 +183,7 @@ def arch_name(context: Context) -> Result:
 
 
 @check("tt-metal-home", "software")
-def tt_metal_home(context: Context) -> Result:
+def tt_metal_home(context: Examined) -> Result:
     facts = context.machine.facts
     value = facts.environment.get("TT_METAL_HOME")
     if value is None:
@@ -208,7 +208,7 @@ def tt_metal_home(context: Context) -> Result:
 
 
 @check("trace-region", "software")
-def trace_region(context: Context) -> Result:
+def trace_region(context: Examined) -> Result:
     value = context.machine.facts.environment.get(TRACE_REGION)
     if value is None:
         return
@@ -224,7 +224,7 @@ def trace_region(context: Context) -> Result:
 
 
 @check("variables", "software")
-def misnamed_variables(context: Context) -> Result:
+def misnamed_variables(context: Examined) -> Result:
     for name, value in sorted(context.machine.facts.environment.items()):
         if name in WRONG_VARIABLES:
             right, why = WRONG_VARIABLES[name]
@@ -243,7 +243,7 @@ def misnamed_variables(context: Context) -> Result:
 
 
 @check("leftovers", "software")
-def leftover_processes(context: Context) -> Result:
+def leftover_processes(context: Examined) -> Result:
     holders = []
     machine = context.machine
     if context.has_card:
@@ -272,7 +272,7 @@ def leftover_processes(context: Context) -> Result:
         )  # fmt: skip
 
 
-def _listens(context: Context, port: int) -> bool:
+def _listens(context: Examined, port: int) -> bool:
     ending = f":{port:04X}"
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in (context.machine.text(table) or "").splitlines()[1:]:
@@ -283,7 +283,7 @@ def _listens(context: Context, port: int) -> bool:
 
 
 @check("kernel-cache", "software")
-def kernel_cache(context: Context) -> Result:
+def kernel_cache(context: Examined) -> Result:
     facts = context.machine.facts
     place = facts.environment.get("TT_METAL_CACHE") or f"{facts.home}/.cache"
     builds = context.machine.listing(f"{place}/tt-metal-cache")

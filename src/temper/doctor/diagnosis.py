@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from temper.chips import Chip
 from temper.doctor.examination import run
-from temper.doctor.registry import Context
-from temper.doctor.steps import Patient, Step
+from temper.doctor.registry import Examined
+from temper.doctor.steps import Patient, Question
 from temper.doctor.symptoms import OTHERWISE, TREES
 
 
@@ -17,11 +17,11 @@ class Diagnosis:
 
     symptom: str
     chip: str
-    steps: tuple[Step, ...]
+    steps: tuple[Question, ...]
     otherwise: str
 
     @property
-    def causes(self) -> list[Step]:
+    def causes(self) -> list[Question]:
         suspects = [step for step in self.steps if step.weight > 0]
         return sorted(suspects, key=lambda step: -step.weight)
 
@@ -36,7 +36,7 @@ class Diagnosis:
 
 
 def diagnose(
-    context: Context,
+    context: Examined,
     symptom: str,
     chip: Chip,
     tensor: tuple[int, int, str],

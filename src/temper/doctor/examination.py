@@ -13,11 +13,11 @@ from temper.doctor import (  # noqa: F401 - registration is their effect
     checks_pages,
     checks_software,
 )
-from temper.doctor.finding import Finding, Report
-from temper.doctor.registry import CHECKS, TOPICS, Context
+from temper.doctor.finding import Examination, Finding
+from temper.doctor.registry import CHECKS, TOPICS, Examined
 
 
-def run(context: Context, only: Iterable[str] = ()) -> Report:
+def run(context: Examined, only: Iterable[str] = ()) -> Examination:
     """Run all checks, or those named."""
     wanted = set(only)
     findings: list[Finding] = []
@@ -37,4 +37,4 @@ def run(context: Context, only: Iterable[str] = ()) -> Report:
                 )
             )
     labels = tuple(card.label for card in context.cards)
-    return Report(context.machine.name, labels, tuple(findings))
+    return Examination(context.machine.name, labels, tuple(findings))

@@ -13,7 +13,7 @@ MAX_MESSAGE = 200_000
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class Explained:
     """What is shown for one recognised message."""
 
     name: str
@@ -28,7 +28,7 @@ class Explanation:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-def explain(message: str, chip: Chip) -> list[Explanation]:
+def explain(message: str, chip: Chip) -> list[Explained]:
     """Every known message in the text, the most specific first; empty when none is known."""
     # Logs wrap lines and colour words; a message is matched as one line of plain text.
     plain = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", message[:MAX_MESSAGE])
@@ -42,7 +42,7 @@ def explain(message: str, chip: Chip) -> list[Explanation]:
         seen_chip = _chip_of(flat, chip)
         lines = known.arithmetic(flat[match.start() :], seen_chip) if known.arithmetic else []
         found.append(
-            Explanation(
+            Explained(
                 known.name,
                 known.title,
                 around[:240],

@@ -32,7 +32,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Examination:
     """All findings of one examination, in the order of the checks."""
 
     machine: str

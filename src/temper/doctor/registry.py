@@ -15,7 +15,7 @@ from temper.machine.machine import Machine
 TOPICS = ("card", "driver", "link", "pages", "health", "host", "software", "by hand")
 
 
-class Context:
+class Examined:
     """What every check gets: the machine and the cards found on it."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Context:
 
 
 Result = Iterator[Finding]
-Function = Callable[[Context], Result]
+Function = Callable[[Examined], Result]
 
 
 @dataclass(frozen=True, slots=True)

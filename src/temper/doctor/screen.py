@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from temper.doctor.finding import Finding, Report
+from temper.doctor.finding import Examination, Finding
 from temper.doctor.registry import TOPICS
 from temper.machine.machine import printable
 
 if TYPE_CHECKING:
     from temper.doctor.diagnosis import Diagnosis
-    from temper.doctor.explain import Explanation
+    from temper.doctor.explain import Explained
 
 MARKS = {"ok": "ok", "manual": "hand", "note": "note", "warning": "WARN", "problem": "FAIL"}
 COLOURS = {"ok": "green", "manual": "cyan", "note": "blue", "warning": "yellow", "problem": "red"}
@@ -36,7 +36,7 @@ def emit(lines: Iterable[str]) -> None:
         click.echo(click.unstyle(line) if plain else line)
 
 
-def report_lines(report: Report, columns: int, *, verbose: bool = False) -> Iterator[str]:
+def report_lines(report: Examination, columns: int, *, verbose: bool = False) -> Iterator[str]:
     """Findings by topic; of a note what is expected, all details of it only when ``verbose``."""
     cards = ", ".join(report.cards) or "no card"
     yield from _wrapped(
@@ -81,7 +81,7 @@ def _details(finding: Finding, verbose: bool) -> Iterator[tuple[str, str]]:
     yield from ((label, text) for label, text in details if text)
 
 
-def _summary(report: Report, columns: int, verbose: bool) -> Iterator[str]:
+def _summary(report: Examination, columns: int, verbose: bool) -> Iterator[str]:
     names = (
         ("problem", "problem"),
         ("warning", "warning"),
@@ -108,7 +108,7 @@ def _summary(report: Report, columns: int, verbose: bool) -> Iterator[str]:
     yield from _wrapped(styled, head, ", ".join(parts) + "." + more, columns, indent=0)
 
 
-def explanation_lines(found: list[Explanation], origin: str, columns: int) -> Iterator[str]:
+def explanation_lines(found: list[Explained], origin: str, columns: int) -> Iterator[str]:
     """What a message means, its arithmetic, three ways out."""
     if not found:
         yield click.style("This message is not in the table.", fg="yellow", bold=True)

@@ -15,7 +15,7 @@ from typing import Any
 from temper.etl import kernel, kernel_types
 from temper.etl.parquet import BATCH_ROWS, PLAIN_ENCODINGS
 from temper.etl.plan import ColumnPlan
-from temper.etl.sources import Source
+from temper.etl.sources import Input
 
 # Parquet's physical types, their number, and the Arrow types that they may stand for.
 _TYPES = {
@@ -33,7 +33,7 @@ class Decoder:
     """A file's rows from ``row`` on, as far as the native decoder takes them."""
 
     def __init__(
-        self, source: Source, plans: Sequence[ColumnPlan], plan: kernel.Plan, row: int
+        self, source: Input, plans: Sequence[ColumnPlan], plan: kernel.ChainPlan, row: int
     ) -> None:
         self.row = row  # the next one
         self._plans, self._plan = plans, plan

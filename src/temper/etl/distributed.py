@@ -17,21 +17,21 @@ import numpy as np
 
 from temper.errors import TemperError, UsageError
 from temper.etl import kernel, kernel_types, vocabulary
-from temper.etl.execute import Counters, Executor, Position, total_bytes
+from temper.etl.execute import ChainExecutor, Counters, Position, total_bytes
 from temper.etl.inputs import SPLIT_BYTES, split_source
 from temper.etl.output import VOCABULARY, Output, fingerprint
 from temper.etl.pipeline import Paths, Pipeline
 from temper.etl.reports import Report
-from temper.etl.sources import Source
+from temper.etl.sources import Input
 from temper.etl.vocabulary import Words
 
 
 @dataclass(frozen=True)
-class Split:
+class InputRange:
     """One part of the input that one task reads: a range of bytes or rows of one file."""
 
     number: int
-    sources: tuple[Source, ...]
+    sources: tuple[Input, ...]
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Mapped:
     counters: Counters
 
 
-def splits(sources: Sequence[Source], split_bytes: int = SPLIT_BYTES) -> list[Split]:
+def splits(sources: Sequence[Input], split_bytes: int = SPLIT_BYTES) -> list[InputRange]:
     """Ranges of the files in order; order is what makes results equal to a single process."""
     ranges = [part for source in sources for part in split_source(source, split_bytes)]
-    return [Split(number, (part,)) for number, part in enumerate(ranges)]
+    return [InputRange(number, (part,)) for number, part in enumerate(ranges)]
 
 
-def count_split(pipeline: Pipeline, split: Split) -> dict[str, Words]:
+def count_split(pipeline: Pipeline, split: InputRange) -> dict[str, Words]:
     """Keys of one split in order of appearance, with counts."""
     plans = [replace(plan, map=None, expand=None) for plan in pipeline.plans if plan.gen]
     every = plans if pipeline.on_error == "error" else pipeline.plans
@@ -58,7 +58,7 @@ def count_split(pipeline: Pipeline, split: Split) -> dict[str, Words]:
         )
         for plan in plans
     }
-    executor = Executor(
+    executor = ChainExecutor(
         every, pipeline.schema, on_error=pipeline.on_error, vocabularies=live,
         modes=dict.fromkeys(live, kernel_types.COUNT), rows_per_part=pipeline.rows_per_part,
     )  # fmt: skip
@@ -91,7 +91,7 @@ def select(counted: Mapping[str, Words], pipeline: Pipeline) -> dict[str, Words]
     }
 
 
-def map_split(pipeline: Pipeline, split: Split, target: Output) -> Mapped:
+def map_split(pipeline: Pipeline, split: InputRange, target: Output) -> Mapped:
     """Transforms one split and writes its parts."""
     executor = pipeline._executor(grow=False)
     parts: list[dict[str, Any]] = []
@@ -146,7 +146,7 @@ def run_on_ray(
 
 
 def _run(
-    ray: Any, pipeline: Pipeline, sources: Sequence[Source], target: Output, resume: bool,
+    ray: Any, pipeline: Pipeline, sources: Sequence[Input], target: Output, resume: bool,
     started: float, split_bytes: int,
 ) -> Report:  # fmt: skip
     every = splits(sources, split_bytes)
@@ -184,7 +184,7 @@ def _run(
 _FAN_IN = 8
 
 
-def _counted(ray: Any, pipeline: Pipeline, every: Sequence[Split]) -> Mapping[str, Words]:
+def _counted(ray: Any, pipeline: Pipeline, every: Sequence[InputRange]) -> Mapping[str, Words]:
     """Every split counted, and the keys merged as a tree; only the last set comes back here."""
     shared = ray.put(pipeline)
     count = ray.remote(_guarded(count_split, _threads(ray, len(every))))
@@ -235,7 +235,7 @@ def _threads(ray: Any, tasks: int) -> str:
 
 
 def _each(
-    ray: Any, task: Callable[..., Any], parts: Sequence[Split], shared: Any, target: Output
+    ray: Any, task: Callable[..., Any], parts: Sequence[InputRange], shared: Any, target: Output
 ) -> Iterator[tuple[int, Any]]:
     """Runs the task over all splits; (split number, result) as they finish."""
     remote = ray.remote(_guarded(task, _threads(ray, len(parts))))

@@ -15,7 +15,7 @@ from temper.etl.batches import expand, gather, partition_word, with_constant
 from temper.etl.decode import Decoder
 from temper.etl.plan import KIND_CODES, ColumnPlan, Step
 from temper.etl.schema import Schema
-from temper.etl.sources import BLOCK_BYTES, STEP_BYTES, Source, dense_array, shown
+from temper.etl.sources import BLOCK_BYTES, STEP_BYTES, Input, dense_array, shown
 
 _EXAMPLES = 5
 
@@ -45,7 +45,7 @@ class Position:
 
 
 @dataclass(frozen=True)
-class Part:
+class RowsPart:
     """Finished rows and the position behind them."""
 
     batch: Any  # pyarrow.RecordBatch over the executor's buffers
@@ -74,7 +74,7 @@ class Cursor:
     at: int = 0
 
 
-class Executor:
+class ChainExecutor:
     """``modes`` says for each vocabulary column whether it grows, counts or maps."""
 
     def __init__(
@@ -95,8 +95,8 @@ class Executor:
         self.rows_per_part = rows_per_part
         self.capacity = max(rows_per_part, kernel_types.MOST_ROWS_A_BLOCK)
         self.counters = Counters()
-        self._kernels: dict[tuple[str, ...], kernel.Plan] = {}
-        self._columnar = kernel.Plan([plan.kernel_spec for plan in self.plans])
+        self._kernels: dict[tuple[str, ...], kernel.ChainPlan] = {}
+        self._columnar = kernel.ChainPlan([plan.kernel_spec for plan in self.plans])
         self._spare: list[Buffers] = []
 
     def release(self, buffers: Buffers) -> None:
@@ -104,8 +104,8 @@ class Executor:
         self._spare.append(buffers)
 
     def parts(
-        self, sources: Sequence[Source], start: Position | None = None
-    ) -> Iterator[tuple[Part, Buffers]]:
+        self, sources: Sequence[Input], start: Position | None = None
+    ) -> Iterator[tuple[RowsPart, Buffers]]:
         """Finished parts of about ``rows_per_part`` rows; hand each one's buffers to release()."""
         cursor = Cursor(self._take())
         start = position = start or Position()
@@ -128,11 +128,11 @@ class Executor:
     def _take(self) -> Buffers:
         return self._spare.pop() if self._spare else Buffers(self.plans, self.capacity)
 
-    def _part(self, cursor: Cursor, position: Position) -> Part:
-        return Part(self._batch(cursor.buffers, cursor.at), position, self.counters.copy())
+    def _part(self, cursor: Cursor, position: Position) -> RowsPart:
+        return RowsPart(self._batch(cursor.buffers, cursor.at), position, self.counters.copy())
 
     def _fill(
-        self, source: Source, offset: int, line: int, cursor: Cursor
+        self, source: Input, offset: int, line: int, cursor: Cursor
     ) -> Iterator[tuple[int, int, int]]:
         """Yields (rows written, position behind them, lines read); zeros mean: make room."""
         try:
@@ -144,7 +144,7 @@ class Executor:
             raise BadFileError(f"{source.path} cannot be read: {error.strerror or error}") from None
 
     def _text(
-        self, source: Source, offset: int, line: int, cursor: Cursor
+        self, source: Input, offset: int, line: int, cursor: Cursor
     ) -> Iterator[tuple[int, int, int]]:
         with source.text(offset) as (names, windows):
             plan = self._kernel(names)
@@ -181,7 +181,7 @@ class Executor:
                     pos = parsed.next
                     yield parsed.rows, window.base + pos, parsed.lines
 
-    def _constants(self, source: Source) -> dict[int, Any]:
+    def _constants(self, source: Input) -> dict[int, Any]:
         """What the chains make of the columns that the source's path names."""
         import pyarrow as pa
 
@@ -197,15 +197,15 @@ class Executor:
                 made[index] = out[0]
         return made
 
-    def _kernel(self, names: tuple[str, ...]) -> kernel.Plan:
+    def _kernel(self, names: tuple[str, ...]) -> kernel.ChainPlan:
         if names not in self._kernels:
             by_name = {plan.name: plan.kernel_spec for plan in self.plans}
             skip: tuple[int, int, float, list[Step]] = (KIND_CODES["skip"], 1, 0.0, [])
-            self._kernels[names] = kernel.Plan([by_name.get(name, skip) for name in names])
+            self._kernels[names] = kernel.ChainPlan([by_name.get(name, skip) for name in names])
         return self._kernels[names]
 
     def _columns(
-        self, source: Source, offset: int, cursor: Cursor
+        self, source: Input, offset: int, cursor: Cursor
     ) -> Iterator[tuple[int, int, int]]:
         offset = max(offset, source.begin)
         native = source.parquet and kernel.native() and not source.remote
@@ -230,7 +230,7 @@ class Executor:
                 yield kept, offset, batch.num_rows
 
     def _decoded(
-        self, source: Source, decoder: Decoder, cursor: Cursor
+        self, source: Input, decoder: Decoder, cursor: Cursor
     ) -> Iterator[tuple[int, int, int]]:
         """Rows that the native decoder takes; it may give up before the file ends."""
         while not decoder.done:
@@ -248,7 +248,7 @@ class Executor:
             kept = self._drop(source, rows, buffers, at, first, found, texts.__getitem__)
             yield kept, decoder.row, rows
 
-    def _apply(self, source: Source, batch: Any, buffers: Buffers, at: int, first: int) -> int:
+    def _apply(self, source: Input, batch: Any, buffers: Buffers, at: int, first: int) -> int:
         """One record batch through the chains; returns the rows kept."""
         import pyarrow as pa
 
@@ -281,7 +281,7 @@ class Executor:
         return self._drop(source, rows, buffers, at, first, faults, text)
 
     def _drop(
-        self, source: Source, rows: int, buffers: Buffers, at: int, first: int,
+        self, source: Input, rows: int, buffers: Buffers, at: int, first: int,
         faults: list[tuple[int, int, int]], text: Callable[[tuple[int, int]], str],
     ) -> int:  # fmt: skip
         """Counts malformed rows and, unless they are filled, takes them out."""
@@ -302,7 +302,7 @@ class Executor:
             chain[at : at + len(keep)] = chain[at + keep]
         return len(keep)
 
-    def _note(self, source: Source, line: int, column: str, reason: int, text: str) -> None:
+    def _note(self, source: Input, line: int, column: str, reason: int, text: str) -> None:
         behind = f" behind byte {source.begin}" if source.begin and not source.columnar else ""
         where = f"{source.path}, row {line}{behind}" + (f", column {column}" if column else "")
         told = f"{where}: {kernel_types.REASONS[reason]}: {text!r}"
@@ -356,5 +356,5 @@ class Executor:
         return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
 
 
-def total_bytes(sources: Sequence[Source]) -> int:
+def total_bytes(sources: Sequence[Input]) -> int:
     return sum(source.size_bytes for source in sources)

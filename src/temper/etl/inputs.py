@@ -11,7 +11,7 @@ from typing import Any
 from temper.errors import UsageError
 from temper.etl.parquet import read_footer
 from temper.etl.schema import Schema
-from temper.etl.sources import FORMATS, Source
+from temper.etl.sources import FORMATS, Input
 from temper.etl.stores import filesystem
 
 # Unless it is asked for otherwise, a split is this much of a file: seconds of work for a task.
@@ -19,17 +19,17 @@ SPLIT_BYTES = 256 << 20
 _MAGIC = frozenset("*?[")
 
 
-def open_sources(inputs: Any, schema: Schema, **options: Any) -> list[Source]:
+def open_sources(inputs: Any, schema: Schema, **options: Any) -> list[Input]:
     """Sources of paths, folders, globs, URLs and tables, each checked to exist.
 
     Files of a folder are taken by name, those of folders named ``key=value`` with that column.
     """
     one = isinstance(inputs, (str, os.PathLike)) or as_table(inputs) is not None
-    found: list[Source] = []
+    found: list[Input] = []
     for item in [inputs] if one else list(inputs):
         table = as_table(item)
         if table is not None:
-            found.append(Source(_TABLE, schema, table=table))
+            found.append(Input(_TABLE, schema, table=table))
             continue
         found += _open(str(item), schema, options)
     if not found:
@@ -65,9 +65,9 @@ def as_table(value: Any) -> Any:
     return None
 
 
-def _open(path: str, schema: Schema, options: dict[str, Any]) -> list[Source]:
+def _open(path: str, schema: Schema, options: dict[str, Any]) -> list[Input]:
     if path == "-":
-        return [Source(path, schema, **options)]
+        return [Input(path, schema, **options)]
     if "://" in path:
         names = _remote(path)
     elif os.path.isdir(path):
@@ -86,7 +86,7 @@ def _open(path: str, schema: Schema, options: dict[str, Any]) -> list[Source]:
     else:
         raise UsageError(f"no input {path!r}")
     wanted = set(schema.names)
-    return [Source(name, schema, partitions=_partitions(name, wanted), **options) for name in names]
+    return [Input(name, schema, partitions=_partitions(name, wanted), **options) for name in names]
 
 
 def _remote(url: str) -> list[str]:
@@ -126,7 +126,7 @@ def _partitions(path: str, wanted: set[str]) -> tuple[tuple[str, str], ...]:
     return tuple((key, value) for key, value in pairs if key in wanted)
 
 
-def split_source(source: Source, split_bytes: int = SPLIT_BYTES) -> list[Source]:
+def split_source(source: Input, split_bytes: int = SPLIT_BYTES) -> list[Input]:
     """Parts of a file that tasks can read apart: byte ranges of text, row groups of Parquet."""
     if source.parquet and not source.remote:
         groups = read_footer(source.path).groups
@@ -140,9 +140,9 @@ def split_source(source: Source, split_bytes: int = SPLIT_BYTES) -> list[Source]
 
 
 def _by_groups(
-    source: Source, groups: Sequence[tuple[int, Sequence[Any]]], split_bytes: int
-) -> list[Source]:
-    parts: list[Source] = []
+    source: Input, groups: Sequence[tuple[int, Sequence[Any]]], split_bytes: int
+) -> list[Input]:
+    parts: list[Input] = []
     first = row = held = 0
     for rows, chunks in groups:
         row += rows

@@ -59,7 +59,7 @@ class RowGroup:
         return bad
 
 
-class Plan:
+class ChainPlan:
     """Chains of columns, ready to run over text, Arrow arrays or Parquet."""
 
     def __init__(self, specs: Sequence[tuple[int, int, float, list[Any]]]) -> None:

@@ -46,7 +46,7 @@ class Manifest:
 
 
 @dataclass(frozen=True)
-class Piece:
+class FilePiece:
     """Rows that go into one file: its folder below the output, and what writes them."""
 
     folder: str
@@ -59,7 +59,7 @@ class Encoded:
     """One part's rows, ready to be written from a copy or from the batch itself."""
 
     rows: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[FilePiece, ...]
     copied: bool
 
 
@@ -133,7 +133,7 @@ class Output:
             packed = self._packer.encode(rows) if self.compression == "packed" else None
             copied = copied and packed is not None
             write = packed or partial(self._write_arrow, rows)
-            pieces.append(Piece(folder, rows.num_rows, write))
+            pieces.append(FilePiece(folder, rows.num_rows, write))
         return Encoded(batch.num_rows, tuple(pieces), copied)
 
     def _partitions(self, batch: Any) -> Iterator[tuple[str, Any]]:

@@ -16,14 +16,14 @@ import numpy as np
 
 from temper.errors import BadFileError, UsageError
 from temper.etl import kernel, kernel_types, vocabulary
-from temper.etl.execute import Buffers, Counters, Executor, Part, total_bytes
+from temper.etl.execute import Buffers, ChainExecutor, Counters, RowsPart, total_bytes
 from temper.etl.inputs import open_sources
 from temper.etl.operators import Operator
 from temper.etl.output import VOCABULARY, Encoded, Manifest, Output, fingerprint
 from temper.etl.plan import ColumnPlan, chosen, plan_columns, stages
 from temper.etl.reports import Progress, Report
 from temper.etl.schema import CRITEO, Schema
-from temper.etl.sources import Source
+from temper.etl.sources import Input
 
 # Files, folders, globs, URLs, or tables of Arrow, Polars or pandas; one or several.
 Paths = Any
@@ -73,11 +73,11 @@ class Pipeline:
         """Record batches with the fitted or loaded vocabularies; unseen values are counted."""
         return self.stream(self._open(paths, options))
 
-    def sources(self, paths: Paths, **options: Any) -> list[Source]:
+    def sources(self, paths: Paths, **options: Any) -> list[Input]:
         """What is behind paths, folders, globs, URLs and tables, in the order it is read."""
         return self._open(paths, options)
 
-    def stream(self, sources: Sequence[Source]) -> Iterator[Any]:
+    def stream(self, sources: Sequence[Input]) -> Iterator[Any]:
         """Record batches of these sources with the fitted or loaded vocabularies."""
         return self._stream(sources, grow=False)
 
@@ -149,7 +149,7 @@ class Pipeline:
             raise
 
     def _run(
-        self, sources: Sequence[Source], target: Output, resume: bool,
+        self, sources: Sequence[Input], target: Output, resume: bool,
         tell: Callable[[Progress], None], started: float,
     ) -> Report:  # fmt: skip
         inputs = [source.fingerprint() for source in sources]
@@ -192,7 +192,7 @@ class Pipeline:
              self.rows_per_part, target.settings, given, [plan.name for plan in self.plans]]
         )  # fmt: skip
 
-    def _open(self, paths: Paths, options: Mapping[str, Any]) -> list[Source]:
+    def _open(self, paths: Paths, options: Mapping[str, Any]) -> list[Input]:
         return open_sources(paths, self.schema, **options)
 
     def _generated(self) -> list[ColumnPlan]:
@@ -213,7 +213,7 @@ class Pipeline:
                 live[plan.name].add(words.keys)
         return live
 
-    def _executor(self, *, grow: bool) -> Executor:
+    def _executor(self, *, grow: bool) -> ChainExecutor:
         modes = {}
         for plan in self.plans:
             if plan.map and not (grow and plan.gen):
@@ -226,13 +226,13 @@ class Pipeline:
             elif plan.gen and grow:
                 modes[plan.name] = kernel_types.GROW if plan.map else kernel_types.COUNT
         live = self._live([plan for plan in self.plans if plan.name in modes])
-        return Executor(
+        return ChainExecutor(
             self.plans, self.schema, on_error=self.on_error, vocabularies=live, modes=modes,
             rows_per_part=self.rows_per_part,
         )  # fmt: skip
 
     def _fit(
-        self, sources: Sequence[Source], tell: Callable[[Progress], None], started: float
+        self, sources: Sequence[Input], tell: Callable[[Progress], None], started: float
     ) -> None:
         plans = [replace(plan, map=None, expand=None) for plan in self._generated()]
         if not plans:
@@ -241,7 +241,7 @@ class Pipeline:
         live = self._live(plans)
         # A row that another column's field would drop must not be counted: parse all columns.
         all_plans = plans if self.on_error == "error" else self.plans
-        executor = Executor(
+        executor = ChainExecutor(
             all_plans, self.schema, on_error=self.on_error, vocabularies=live,
             modes=dict.fromkeys(live, kernel_types.COUNT), rows_per_part=self.rows_per_part,
         )  # fmt: skip
@@ -253,7 +253,7 @@ class Pipeline:
             counted = vocabulary.snapshot(live[plan.name], counted=True)
             self.vocabularies[plan.name] = vocabulary.select(counted, plan.gen)
 
-    def _stream(self, sources: Sequence[Source], *, grow: bool) -> Iterator[Any]:
+    def _stream(self, sources: Sequence[Input], *, grow: bool) -> Iterator[Any]:
         if grow:
             self.vocabularies = {}
         executor = self._executor(grow=grow)
@@ -264,7 +264,7 @@ class Pipeline:
         if grow:
             self._collect(executor)
 
-    def _collect(self, executor: Executor) -> None:
+    def _collect(self, executor: ChainExecutor) -> None:
         for plan in self._generated():
             live = executor.vocabularies[plan.name]
             self.vocabularies[plan.name] = vocabulary.snapshot(live, counted=not plan.map)
@@ -283,7 +283,7 @@ class Pipeline:
         }
 
     def _write(
-        self, sources: Sequence[Source], target: Output, manifest: Manifest, grow: bool,
+        self, sources: Sequence[Input], target: Output, manifest: Manifest, grow: bool,
         tell: Callable[[Progress], None], started: float,
     ) -> None:  # fmt: skip
         """Parses and writes at the same time: one part is filled while the last is written."""
@@ -315,7 +315,7 @@ class Pipeline:
 
     @staticmethod
     def _save(
-        target: Output, manifest: Manifest, part: Part, encoded: Encoded,
+        target: Output, manifest: Manifest, part: RowsPart, encoded: Encoded,
         words: Mapping[str, vocabulary.Words],
     ) -> None:  # fmt: skip
         try:
@@ -331,7 +331,7 @@ class Pipeline:
             ) from None
 
 
-def _release(executor: Executor, buffers: Buffers, _: Future[None]) -> None:
+def _release(executor: ChainExecutor, buffers: Buffers, _: Future[None]) -> None:
     executor.release(buffers)
 
 
@@ -339,7 +339,7 @@ def _silent(_: Progress) -> None:
     """No one asked."""
 
 
-def _progress(stage: str, part: Part, sources: Sequence[Source], started: float) -> Progress:
+def _progress(stage: str, part: RowsPart, sources: Sequence[Input], started: float) -> Progress:
     sizes = [source.size_bytes for source in sources]
     done = sum(sizes[: part.position.file])
     if part.position.file < len(sources):

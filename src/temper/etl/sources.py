@@ -31,7 +31,7 @@ FORMATS = {*_TEXT, *_PARQUET, *_ARROW}
 
 
 @dataclass(frozen=True)
-class Window:
+class TextWindow:
     """Text to parse: a file descriptor or memory, and where in the file it begins."""
 
     source: int | memoryview
@@ -42,7 +42,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Source:
+class Input:
     """One input file, and the schema it must have."""
 
     path: str
@@ -130,7 +130,7 @@ class Source:
         return self.delimiter or _TEXT.get(self.suffixes[0], "\t")
 
     @contextmanager
-    def text(self, position: int) -> Iterator[tuple[tuple[str, ...], Iterator[Window]]]:
+    def text(self, position: int) -> Iterator[tuple[tuple[str, ...], Iterator[TextWindow]]]:
         """The file's column names in order, and windows of text from ``position`` on."""
         compression = self.suffixes[1]
         if self.path != "-" and not compression and not self.remote:
@@ -140,7 +140,7 @@ class Source:
                 names, begin = self.layout(os.pread(fd, 1 << 16, 0))
                 first = max(begin, position, _row_start(fd, self.begin))
                 stop = size if self.end is None else min(size, self.end)
-                yield names, iter([Window(fd, size, first, 0, stop)])
+                yield names, iter([TextWindow(fd, size, first, 0, stop)])
             finally:
                 os.close(fd)
             return
@@ -281,7 +281,7 @@ def _read(stream: Any, count: int) -> bytes:
     return b"".join(pieces)
 
 
-def _windows(stream: Any, head: bytes, position: int) -> Iterator[Window]:
+def _windows(stream: Any, head: bytes, position: int) -> Iterator[TextWindow]:
     """Whole rows of a stream, in pieces; ``position`` counts decompressed bytes."""
     carry, base = head, 0
     while base + len(carry) <= position:
@@ -297,7 +297,7 @@ def _windows(stream: Any, head: bytes, position: int) -> Iterator[Window]:
             return
         cut = data.rfind(b"\n") + 1 if piece else len(data)
         if cut:
-            yield Window(memoryview(data)[:cut], cut, 0, base, cut)
+            yield TextWindow(memoryview(data)[:cut], cut, 0, base, cut)
         carry, base = data[cut:], base + cut
         if len(carry) > 2 * STEP_BYTES:
             raise BadFileError("a row is longer than 16 MiB: is this a text file?")

@@ -55,7 +55,7 @@ def profile_command(
     capture = Capture.inside(directory)
     started = time.time()
     capture.describe({"command": command, "started_unix_s": started})
-    from temper.machine.telemetry import Recorder
+    from temper.machine.telemetry import CardRecorder
 
     with capture.held():
         try:
@@ -64,7 +64,7 @@ def profile_command(
                 say(f"port {DEFAULT_PORT} is taken; using {server.port}")
             variables = {**os.environ, **(environment or {}), **server.environment}
             try:
-                with Recorder() as cards:  # at no cost without a card
+                with CardRecorder() as cards:  # at no cost without a card
                     code = run_command(command, variables)
                 if not server.wait_until_idle(_LINGER_S):
                     say(f"{_counted(server.connected, 'process')} still running; the profile ends")

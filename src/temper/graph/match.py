@@ -34,7 +34,7 @@ class Num:
 
 
 @dataclass(frozen=True)
-class Call:
+class CallPattern:
     """A call of one of these targets; arguments beyond those given are free."""
 
     targets: tuple[Any, ...]
@@ -63,8 +63,8 @@ class Match:
         return self.bound[name]
 
 
-def call(targets: Any, *args: Any, name: str = "") -> Call:
-    return Call(targets if isinstance(targets, tuple) else (targets,), args, name)
+def call(targets: Any, *args: Any, name: str = "") -> CallPattern:
+    return CallPattern(targets if isinstance(targets, tuple) else (targets,), args, name)
 
 
 def strip_casts(node: Any) -> Any:

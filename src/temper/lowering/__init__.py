@@ -27,7 +27,7 @@ from temper.lowering import (
 from temper.lowering.builder import Builder
 from temper.lowering.cache import declare_state
 from temper.lowering.host import (
-    Call,
+    DeferredCall,
     called_output,
     complex_argument,
     fall_back,
@@ -132,7 +132,7 @@ def _weight_format(b: Builder, value: torch.Tensor) -> str:
 def _lower_node(b: Builder, node: Node) -> Any:
     function = LOWERINGS.get(node.target)
     val = node.meta.get("val")
-    called = any(isinstance(b.env.get(n), Call) for n in node.all_input_nodes)
+    called = any(isinstance(b.env.get(n), DeferredCall) for n in node.all_input_nodes)
     if called or node in b.wide or is_complex(val):
         return fall_back(b, node)
     if isinstance(val, torch.Tensor) and val.numel() == 0:
@@ -156,7 +156,7 @@ def _output(b: Builder, argument: Any) -> str:
     if not is_node(argument):
         return ""
     value = b.env[argument]
-    if isinstance(value, Call):
+    if isinstance(value, DeferredCall):
         return called_output(b, value, argument.meta["val"]).name
     return b.on_device(b.plain(b[argument])).name
 

@@ -21,7 +21,7 @@ _DROPPED = ("device", "layout", "memory_format", "pin_memory", "generator")
 
 
 @dataclass(frozen=True)
-class Call:
+class DeferredCall:
     """An operator's complex or 64-bit result that is made where it is read."""
 
     target: str
@@ -39,13 +39,13 @@ def is_complex(value: Any) -> bool:
 
 def complex_argument(
     b: Builder, name: str, shape: torch.Size, *, const: bool
-) -> tuple[Call, Value]:
+) -> tuple[DeferredCall, Value]:
     """A complex input or weight: stored as pairs, read as one number."""
     pairs = b.declare(name, (*shape, 2), torch.float32, const=const, fmt="float32")
-    return Call("aten.view_as_complex.default", (pairs,), {}), pairs
+    return DeferredCall("aten.view_as_complex.default", (pairs,), {}), pairs
 
 
-def called_output(b: Builder, value: Call, like: torch.Tensor) -> Value:
+def called_output(b: Builder, value: DeferredCall, like: torch.Tensor) -> Value:
     """A result of the graph that the chip has no format for: complex as pairs, wide as it is."""
     if not like.is_complex():
         return _emit(b, "aten.clone.default", (value,), {}, [(0, like)], "wide")[0]
@@ -68,14 +68,14 @@ def fall_back(b: Builder, node: Node) -> Any:
     kwargs = {k: _bound(b, v) for k, v in node.kwargs.items() if k not in _DROPPED}
     if node.target is operator.getitem:
         call = args[0]
-        picked = Call(call.target, call.args, call.kwargs, int(node.args[1]))
+        picked = DeferredCall(call.target, call.args, call.kwargs, int(node.args[1]))
         if called:
             return picked
         args, target = (picked,), "aten.clone.default"
     else:
         target = str(node.target)
     if called:
-        return Call(target, args, kwargs)
+        return DeferredCall(target, args, kwargs)
     if not isinstance(val, (tuple, list)):
         return _emit(b, target, args, kwargs, [(0, val)], node.name, random=_random(node))[0]
     # What nobody reads may have another shape than torch foretells, or none.
@@ -143,7 +143,7 @@ def _encode(argument: Any, inputs: list[Value]) -> Any:
         # Floating-point values are float32 on the host; only other dtypes must be named.
         named = {} if dtype.is_floating_point else {"dtype": _name(dtype)}
         return {"input": len(inputs) - 1, **named}
-    if isinstance(argument, Call):
+    if isinstance(argument, DeferredCall):
         return {
             "call": argument.target,
             "args": [_encode(a, inputs) for a in argument.args],

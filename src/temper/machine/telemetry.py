@@ -142,7 +142,7 @@ def _first(*values: float | None) -> float | None:
     return next((value for value in values if value is not None), None)
 
 
-class Recorder:
+class CardRecorder:
     """Samples all cards in the background while a measurement runs.
 
     ``with Recorder(interval_s=0.5) as recorder: ...`` then ``recorder.readings`` and
@@ -156,7 +156,7 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self.readings: list[CardReading] = []
 
-    def __enter__(self) -> Recorder:
+    def __enter__(self) -> CardRecorder:
         self._cards = find(self._machine)
         if self._cards:
             self._thread = threading.Thread(target=self._sample, daemon=True)

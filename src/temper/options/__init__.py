@@ -16,8 +16,8 @@ from temper.options.table import BY_NAME, OPTIONS, Option
 __all__ = [
     "OPTIONS",
     "Option",
+    "OptionValue",
     "Options",
-    "Value",
     "clear_custom_compile_options",
     "get_custom_compile_options",
     "resolve",
@@ -29,7 +29,7 @@ _lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
+class OptionValue:
     """A resolved value and where it came from."""
 
     value: Any
@@ -39,7 +39,7 @@ class Value:
 class Options(Mapping[str, Any]):
     """Resolved options; ``opts["chip"]`` is the value, ``opts.origin("chip")`` where it is from."""
 
-    def __init__(self, values: Mapping[str, Value]) -> None:
+    def __init__(self, values: Mapping[str, OptionValue]) -> None:
         self._values = dict(values)
 
     def __getitem__(self, name: str) -> Any:
@@ -126,14 +126,14 @@ def _parse_all(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _merge(explicit: Mapping[str, tuple[Any, str]]) -> Options:
     level = explicit.get("optimization_level", (BY_NAME["optimization_level"].default, ""))[0]
-    values: dict[str, Value] = {}
+    values: dict[str, OptionValue] = {}
     for option in OPTIONS:
         if option.name in explicit:
-            values[option.name] = Value(*explicit[option.name])
+            values[option.name] = OptionValue(*explicit[option.name])
         elif level in option.levels:
-            values[option.name] = Value(option.levels[level], f"level {level}")
+            values[option.name] = OptionValue(option.levels[level], f"level {level}")
         else:
-            values[option.name] = Value(option.default, "default")
+            values[option.name] = OptionValue(option.default, "default")
     backend = values["backend"].value
     if backend == "codegen_py" and not values["export_path"].value:
         raise UsageError("backend=codegen_py writes a script", needs="export_path=DIR")

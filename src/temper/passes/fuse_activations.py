@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from temper.graph.captured import Captured
-from temper.graph.match import Call, Either, Match, Num, Var, call, rewrite
+from temper.graph.match import CallPattern, Either, Match, Num, Var, call, rewrite
 from temper.graph.node import Node
 from temper.options import Options
 
@@ -58,7 +58,7 @@ def _half_product(part: Any) -> Either:
 
 
 # pattern -> target, keyword arguments
-_REWRITES: tuple[tuple[str, Call | Either, Any, dict[str, Any]], ...] = (
+_REWRITES: tuple[tuple[str, CallPattern | Either, Any, dict[str, Any]], ...] = (
     ("gelu", _half_product(_ERF_PART), aten.gelu.default, {}),
     ("gelu-tanh", _half_product(_TANH_PART), aten.gelu.default, {"approximate": "tanh"}),
     ("silu", call(_MUL, _X, call(aten.sigmoid.default, _X)), aten.silu.default, {}),

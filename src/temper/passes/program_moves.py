@@ -27,7 +27,7 @@ _SRAM_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
-class Step:
+class MoveStep:
     """One op of a way: its kind, its attributes as text for comparison, and its result."""
 
     kind: str
@@ -39,7 +39,7 @@ class Step:
         return Op(self.kind, tuple(inputs), (output,), dict(self.attrs), like.source)
 
 
-Way = tuple[Step, ...]
+Way = tuple[MoveStep, ...]
 
 
 def ways(chart: IndexMap, before: TensorSpec, after: TensorSpec, *, gather: bool) -> Iterator[Way]:
@@ -62,7 +62,7 @@ def ways(chart: IndexMap, before: TensorSpec, after: TensorSpec, *, gather: bool
 
 def _in(
     steps: Sequence[Move], before: TensorSpec, after: TensorSpec, layout: Layout
-) -> Iterator[Step]:
+) -> Iterator[MoveStep]:
     spec = before
     if steps and spec.layout != layout:
         spec = replace(spec, layout=layout)
@@ -70,13 +70,13 @@ def _in(
     for step in steps:
         spec = replace(spec, shape=step.shape)
         kind, attrs = _described(step, len(step.shape))
-        yield Step(kind, tuple(attrs.items()), spec)
+        yield MoveStep(kind, tuple(attrs.items()), spec)
     if spec.layout != after.layout:
         yield _relayout(replace(spec, layout=after.layout))
 
 
-def _relayout(spec: TensorSpec) -> Step:
-    return Step("Tilize" if spec.layout == "tile" else "Untilize", (), spec)
+def _relayout(spec: TensorSpec) -> MoveStep:
+    return MoveStep("Tilize" if spec.layout == "tile" else "Untilize", (), spec)
 
 
 def _described(step: Move, rank: int) -> tuple[str, Mapping[str, Any]]:
@@ -101,15 +101,15 @@ def _looked_up(chart: IndexMap, before: TensorSpec, after: TensorSpec) -> Way | 
     way = [_relayout(rows)] if before.layout == "tile" else []
     flat = replace(rows, shape=(prod(rows.shape[:-1]), rows.shape[-1]))
     if flat != rows:
-        way.append(Step("Reshape", (), flat))
+        way.append(MoveStep("Reshape", (), flat))
     # Tiles come straight out of the lookup where its rows fill them.
     full = table.filled(TILE) if after.layout == "tile" else table
     key = (full.rows.shape, full.rows.tobytes())
-    way.append(Step("Embeddings", (), replace(after, shape=full.shape), key))
+    way.append(MoveStep("Embeddings", (), replace(after, shape=full.shape), key))
     if full is not table:
         cut = Move("slice", table.shape, (0,) * len(table.shape))
         kind, attrs = _described(cut, len(table.shape))
-        way.append(Step(kind, tuple(attrs.items()), replace(after, shape=table.shape)))
+        way.append(MoveStep(kind, tuple(attrs.items()), replace(after, shape=table.shape)))
     return tuple(way)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from temper import chips
 from temper.options import Options
 from temper.passes.draft import Draft
-from temper.passes.program_moves import Step, Way, op_ns, time_ns, ways
+from temper.passes.program_moves import MoveStep, Way, op_ns, time_ns, ways
 from temper.program import Op, TensorSpec
 from temper.program.index_map import IndexMap, identity
 from temper.program.index_moves import moves
@@ -25,7 +25,7 @@ _GAIN = 0.99
 
 
 @dataclass(frozen=True)
-class Seen:
+class MappedValue:
     """A value as a map of another one."""
 
     origin: str
@@ -89,8 +89,8 @@ def settle_views(draft: Draft, options: Options) -> int:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def _charts(draft: Draft) -> dict[str, Seen]:
-    seen: dict[str, Seen] = {}
+def _charts(draft: Draft) -> dict[str, MappedValue]:
+    seen: dict[str, MappedValue] = {}
     for op in draft.ops:
         if op is None or op.kind not in _MOVES:
             continue
@@ -98,10 +98,10 @@ def _charts(draft: Draft) -> dict[str, Seen]:
         before, after = draft.values[source], draft.values[out]
         if before.format != after.format or not all(map(_plain, (before, after))):
             continue
-        known = seen.get(source) or Seen(source, identity(before.shape))
+        known = seen.get(source) or MappedValue(source, identity(before.shape))
         chart = _moved(op, known.chart, after)
         if chart is not None and moves(chart) is not None:
-            seen[out] = Seen(known.origin, chart)
+            seen[out] = MappedValue(known.origin, chart)
     return seen
 
 
@@ -133,7 +133,7 @@ def _moved(op: Op, chart: IndexMap, after: TensorSpec) -> IndexMap | None:
     return chart
 
 
-def _wanted(draft: Draft, name: str, seen: dict[str, Seen]) -> bool:
+def _wanted(draft: Draft, name: str, seen: dict[str, MappedValue]) -> bool:
     """Whether something other than a further move reads the value."""
     readers = (draft.ops[i] for i in draft.readers[name])
     return name in draft.outputs or any(
@@ -207,7 +207,7 @@ def _write(
     return hits
 
 
-def _op(draft: Draft, step: Step, source: str, name: str, like: Op) -> Op:
+def _op(draft: Draft, step: MoveStep, source: str, name: str, like: Op) -> Op:
     if step.rows is None:
         return step.op((source,), name, like)
     shape, data = step.rows

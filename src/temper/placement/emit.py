@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from temper.placement.pieces import Meter, Piece, move
 from temper.placement.report import ValuePlacement
-from temper.placement.search import FAR, Choice, Search
+from temper.placement.search import FAR, Choice, PlanSearch
 from temper.placement.ways import Way, WayBook
 from temper.program.allocator import count, tensor_bank_bytes
 from temper.program.op import Op
@@ -18,7 +18,7 @@ from temper.program.tensor import DRAM, TensorSpec
 class Plan:
     """One placed program and the reasons behind it."""
 
-    def __init__(self, search: Search, choices: Sequence[Choice], budget: int) -> None:
+    def __init__(self, search: PlanSearch, choices: Sequence[Choice], budget: int) -> None:
         self.search, self.budget = search, budget
         self.book: WayBook = search.book
         self.meter: Meter = search.meter

@@ -19,13 +19,13 @@ from temper.placement.emit import Plan
 from temper.placement.pieces import Estimate, Meter
 from temper.placement.pointwise import convolutions_to_matmuls
 from temper.placement.report import PlacementReport
-from temper.placement.search import NothingFits, Search
+from temper.placement.search import NothingFits, PlanSearch
 from temper.placement.slicing import slice_windows
 from temper.placement.ways import WayBook
 from temper.program.allocator import count, sram_allocator
 from temper.program.memory_errors import explain_dram, explain_sram
 from temper.program.program import Program
-from temper.program.simulate import DoesNotFit, Timeline, walk
+from temper.program.simulate import DoesNotFit, MemoryTimeline, walk
 from temper.program.tensor import BLOCK_FORMATS, HOST, TensorSpec
 from temper.program.trace_size import region_for, trace_bytes
 
@@ -118,7 +118,7 @@ def _planned(
     room = sram_allocator(chip, l1_small_bytes=l1_small, share=cap)
     book = WayBook(program, meter, sram=sram, level=level, forced_dram=forced)
     whole = sram_allocator(chip, l1_small_bytes=l1_small)
-    search = Search(book, meter, room, whole)
+    search = PlanSearch(book, meter, room, whole)
     try:
         return Plan(search, search.run(), room.end - room.base)
     except NothingFits as stop:
@@ -189,7 +189,7 @@ def _too_big(stop: NothingFits, program: Program, chip: Chip, level: int) -> Out
     return explain_sram(DoesNotFit(stop.index, op, error, []), program, chip, level)
 
 
-def _check(program: Program, chip: Chip, level: int, trace: int, l1_small: int) -> Timeline:
+def _check(program: Program, chip: Chip, level: int, trace: int, l1_small: int) -> MemoryTimeline:
     try:
         return walk(program, chip, trace_region_bytes=trace, l1_small_bytes=l1_small)
     except DoesNotFit as stop:

@@ -73,7 +73,7 @@ class NothingFits(Exception):
         self.index, self.op, self.way = index, op, way
 
 
-class Search:
+class PlanSearch:
     """One program's plans.
 
     ``sram`` is the empty allocator of what tensors and buffers of a core may use, ``whole`` that

@@ -11,7 +11,7 @@ from temper.chips import Chip, get
 from temper.program.allocator import tensor_bank_bytes, trace_bank_bytes
 from temper.program.memory_errors import explain_dram, explain_sram
 from temper.program.program import Program
-from temper.program.simulate import DoesNotFit, Step, Timeline, walk
+from temper.program.simulate import DoesNotFit, MemoryStep, MemoryTimeline, walk
 from temper.program.tensor import describe_memory
 from temper.program.trace_size import region_for, trace_bytes
 
@@ -46,12 +46,12 @@ class MemoryPlan:
 
     program: Program
     chip: Chip
-    timeline: Timeline
+    timeline: MemoryTimeline
     trace_bytes: int
     trace_region_bytes: int
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[MemoryStep, ...]:
         return self.timeline.steps
 
     @property
@@ -135,7 +135,7 @@ class MemoryPlan:
         live.sort(key=lambda held: -held.size_bytes)
         return HighWater(pool, used[at], at, live[:top])
 
-    def peak_steps(self, most: int = 5) -> list[Step]:
+    def peak_steps(self, most: int = 5) -> list[MemoryStep]:
         """The ops that need most SRAM."""
         return sorted(self.steps, key=lambda step: -step.sram_bytes)[:most]
 

@@ -22,7 +22,7 @@ from temper.program.tensor import is_view
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MemoryStep:
     """Memory while one op runs; SRAM in bytes of one core, DRAM in bytes of one bank."""
 
     index: int
@@ -59,10 +59,10 @@ class Stay:
 
 
 @dataclass(frozen=True, slots=True)
-class Timeline:
+class MemoryTimeline:
     """The whole program's memory, op by op."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[MemoryStep, ...]
     sram: Statistics
     dram: Statistics
     resident: Mapping[str, int] = field(default_factory=dict)  # weights: DRAM bytes of a bank
@@ -111,7 +111,7 @@ def storage(program: Program) -> dict[str, str]:
 
 def walk(
     program: Program, chip: Chip, *, trace_region_bytes: int = 0, l1_small_bytes: int | None = None
-) -> Timeline:
+) -> MemoryTimeline:
     """Allocate and free every tensor in schedule order; raises DoesNotFit.
 
     ``l1_small_bytes`` is what the program's options say where it is not given.
@@ -130,7 +130,7 @@ def walk(
     kept = frozenset(born)
     owner = storage(program)
     last = _last_use(program, owner)
-    steps: list[Step] = []
+    steps: list[MemoryStep] = []
     stays: list[Stay] = []
 
     def release(name: str, index: int) -> None:
@@ -153,7 +153,7 @@ def walk(
         if circular > sram.room_below():
             raise DoesNotFit(index, op, _clash(op, circular, sram, chip), list(sram.used))
         steps.append(
-            Step(
+            MemoryStep(
                 index=index,
                 kind=op.kind,
                 output=op.outputs[0] if op.outputs else "",
@@ -169,7 +169,7 @@ def walk(
     at_end = sram.statistics(), dram.statistics()
     for name in born:
         release(name, len(program.ops))
-    return Timeline(tuple(steps), *at_end, resident, tuple(stays))
+    return MemoryTimeline(tuple(steps), *at_end, resident, tuple(stays))
 
 
 def _last_use(program: Program, owner: Mapping[str, str]) -> dict[str, int]:

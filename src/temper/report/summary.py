@@ -19,7 +19,7 @@ GROUPS = {"op": "code", "module": "module", "line": "location", "bound": "bound"
 
 
 @dataclass(frozen=True)
-class Split:
+class TimeSplit:
     """The run's time by what it was spent on, in ns. ``other`` is waiting and dispatch."""
 
     device: float
@@ -64,7 +64,7 @@ class Summary:
     calls: int
     call_ns: float  # device clock of one call of the whole model; 0 when unknown
     processes: int
-    split: Split
+    split: TimeSplit
     low_ns: float
     high_ns: float
     wall_ns: float  # measured; 0 when unknown
@@ -227,7 +227,7 @@ def _or(table: OpTable, name: str, instead: np.ndarray) -> np.ndarray:
     return np.where(np.isnan(values), instead, values)
 
 
-def _split_of_run(run: Run) -> Split:
+def _split_of_run(run: Run) -> TimeSplit:
     device = gap = host = transfer = total = 0.0
     for process in run.processes:
         for handle, count in zip(*np.unique(process.calls["ref"], return_counts=True), strict=True):
@@ -237,12 +237,12 @@ def _split_of_run(run: Run) -> Split:
             gap += n * float(record.schedule.gap_ns.sum())
             transfer += n * (record.cost.transfer_in_ns + record.cost.transfer_out_ns)
             total += n * record.schedule.period_ns
-    return Split(device, gap, host, transfer, max(0.0, total - device - gap - host - transfer))
+    return TimeSplit(device, gap, host, transfer, max(0.0, total - device - gap - host - transfer))
 
 
-def _split_of_table(table: OpTable) -> Split:
+def _split_of_table(table: OpTable) -> TimeSplit:
     device = table.is_device
-    return Split(
+    return TimeSplit(
         table.total("kernel_ns", device),
         table.total("gap_ns", device),
         table.total("host_ns", table.is_host),

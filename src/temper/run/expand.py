@@ -15,7 +15,7 @@ _OPS_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
-class Block:
+class Calls:
     """Some consecutive calls of one program; arrays are (calls, ops) and (calls,)."""
 
     record: ProgramRecord
@@ -25,7 +25,7 @@ class Block:
     end_ns: np.ndarray
 
 
-def blocks(process: ProcessRun, *, max_ops: int | None = None) -> Iterator[Block]:
+def blocks(process: ProcessRun, *, max_ops: int | None = None) -> Iterator[Calls]:
     """Every call in order; stops after ``max_ops`` ops."""
     line = timeline(process)
     calls = process.calls
@@ -42,7 +42,7 @@ def blocks(process: ProcessRun, *, max_ops: int | None = None) -> Iterator[Block
                 return
             some = slice(start, min(start + step, last, start + -(-left // size)))
             begin = line.start_ns[some]
-            yield Block(
+            yield Calls(
                 record,
                 calls[some],
                 begin,

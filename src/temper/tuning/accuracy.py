@@ -14,7 +14,7 @@ from temper.formats import quantize, relative_rms
 from temper.formats.measures import Agreement, agreement
 from temper.formats.names import canonical_format
 from temper.program import Op, Program
-from temper.targets.virtual.builder import Builder, Step
+from temper.targets.virtual.builder import Emitter, Step
 from temper.targets.virtual.executor import Executor
 from temper.tuning.sample import FEW
 from temper.tuning.variants import Unit
@@ -168,7 +168,7 @@ class Probe(Executor):
         self.prepare()
         self.set_formats({})
 
-    def _build(self, builder: Builder, dtypes: Any) -> None:
+    def _build(self, builder: Emitter, dtypes: Any) -> None:
         add_op = builder.add_op
 
         def recording(op: Op, index: int, *, constant: bool) -> None:

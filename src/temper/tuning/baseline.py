@@ -11,7 +11,7 @@ from temper.errors import BadFileError, TemperError, UsageError
 from temper.files import write_text
 from temper.tuning.bench import MIN_WARMUP, Bench
 from temper.tuning.bench_json import FORMAT, VERSION, as_json, host_name
-from temper.tuning.statistics import Comparison, compare, steady
+from temper.tuning.statistics import TimesComparison, compare, steady
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Verdict:
     change: float  # share by which a call takes longer; negative is faster
     failed: bool
     note: str = ""
-    comparison: Comparison | None = None
+    comparison: TimesComparison | None = None
 
     def as_dict(self) -> dict[str, Any]:
         extra = self.comparison.as_dict() if self.comparison else None

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 
 from temper.errors import TemperError, UsageError
-from temper.machine.telemetry import Recorder
+from temper.machine.telemetry import CardRecorder
 from temper.tuning.expected import Expected
-from temper.tuning.lint import Finding, judge_samples, probe
-from temper.tuning.statistics import Summary, steady, summarise
+from temper.tuning.lint import Smell, judge_samples, probe
+from temper.tuning.statistics import TrialSummary, steady, summarise
 from temper.tuning.subject import Subject, size_bytes, subject
 
 MIN_WARMUP = 3  # compile, program cache, trace
@@ -50,13 +50,13 @@ class Bench:
     batch: int
     input_bytes: int
     output_bytes: int
-    wall: Summary  # ns a call
+    wall: TrialSummary  # ns a call
     samples_ns: tuple[tuple[float, ...], ...]  # by trial
     warmup_ns: tuple[float, ...]
     warmed: bool
     first_call_ns: float  # measured, with capture and compile
     modelled: Modelled | None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[Smell, ...] = ()
     expected: tuple[tuple[Expected, str], ...] = ()  # with below | within | above
     cards: tuple[dict[str, Any], ...] = field(default=())
 
@@ -134,7 +134,7 @@ def bench_all(
         ]
         compiles = [s.compiled.compiles if s.compiled else 0 for s in subjects]
         samples: list[list[tuple[float, ...]]] = [[] for _ in subjects]
-        with Recorder() as recorder:
+        with CardRecorder() as recorder:
             for trial in range(trials):
                 progress(f"trial {trial + 1} of {trials}")
                 for index, one in enumerate(subjects):
@@ -174,7 +174,7 @@ def _figure(result: Bench, unit: str) -> float:
     return result.modelled_gb_per_s or result.gb_per_s
 
 
-def _probed(one: Subject) -> list[Finding]:
+def _probed(one: Subject) -> list[Smell]:
     if one.plain is None:
         return []
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from temper.tuning.baseline import Verdict
 from temper.tuning.bench import Bench
-from temper.tuning.statistics import Comparison
+from temper.tuning.statistics import TimesComparison
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +59,7 @@ def show(out: Console, result: Bench, model: str) -> None:
 
 
 def show_versus(
-    out: Console, first: Bench, second: Bench, compared: Comparison, refused: bool
+    out: Console, first: Bench, second: Bench, compared: TimesComparison, refused: bool
 ) -> None:
     """The second setting against the first, on both clocks."""
     if first.modelled and second.modelled:

@@ -27,7 +27,7 @@ RUNGS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 @dataclass(frozen=True)
-class Rung:
+class LanguageRung:
     """One rung: its options so far, the times, and how many times faster than the one before."""
 
     name: str
@@ -42,15 +42,15 @@ def ladder(
     users: int,
     context: int,
     progress: Callable[[str], None] = lambda _: None,
-) -> list[Rung]:
+) -> list[LanguageRung]:
     """Every rung, from what a first call gives to what an expert would run; all modelled."""
     fixed = {k: v for k, v in options.items() if k != "optimization_level"}
     chosen: dict[str, Any] = {}
-    found: list[Rung] = []
+    found: list[LanguageRung] = []
     for name, more in RUNGS:
         chosen = {**chosen, **more}
         progress(name)
         times = LanguageCosts(model, {**chosen, **fixed}).times(users, context)
         before = found[-1].times.step_ns.value if found else 0.0
-        found.append(Rung(name, dict(chosen), times, before / times.step_ns.value))
+        found.append(LanguageRung(name, dict(chosen), times, before / times.step_ns.value))
     return found

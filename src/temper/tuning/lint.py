@@ -31,7 +31,7 @@ _COMPILED = 10.0
 
 
 @dataclass(frozen=True)
-class Finding:
+class Smell:
     """Something wrong with a measurement; ``refuse`` findings forbid any claim from it."""
 
     kind: str  # random | allocation | printing | loading | mutation | unwarmed | bimodal | compile
@@ -98,7 +98,7 @@ def _watching() -> Iterator[_Seen]:
     seen.printed = written.getvalue()
 
 
-def probe(call: Callable[..., Any], inputs: Sequence[Any], kwargs: dict[str, Any]) -> list[Finding]:
+def probe(call: Callable[..., Any], inputs: Sequence[Any], kwargs: dict[str, Any]) -> list[Smell]:
     """Run the timed code eagerly, twice, and look at what it does."""
     tensors = [x for x in pytree.tree_leaves((inputs, kwargs)) if isinstance(x, torch.Tensor)]
     before = [t.clone() for t in tensors]
@@ -122,12 +122,12 @@ def probe(call: Callable[..., Any], inputs: Sequence[Any], kwargs: dict[str, Any
     if drawn or not alike:
         names = ", ".join(f"{n} x{c}" for n, c in drawn.items()) or "no random op was seen"
         differ = "" if alike else "; two runs on the same inputs differ"
-        found.append(Finding("random", f"random numbers inside the timed region: {names}{differ}"))
+        found.append(Smell("random", f"random numbers inside the timed region: {names}{differ}"))
     made = {n: c for n, c in seen.ops.items() if n in _FACTORIES}
     if made and seen.allocated_bytes > 0:
         names = ", ".join(f"{n} x{c}" for n, c in made.items())
         found.append(
-            Finding(
+            Smell(
                 "allocation",
                 f"tensors made inside the timed region: {names}, {seen.allocated_bytes:,} B a "
                 "call (the compiler folds constant ones away)",
@@ -136,14 +136,14 @@ def probe(call: Callable[..., Any], inputs: Sequence[Any], kwargs: dict[str, Any
     if seen.printed:
         shown = seen.printed.strip().splitlines()
         first_line = shown[0][:60] if shown else ""
-        found.append(Finding("printing", f"prints inside the timed region: {first_line!r}"))
+        found.append(Smell("printing", f"prints inside the timed region: {first_line!r}"))
     if seen.opened:
         found.append(
-            Finding("loading", f"reads files inside the timed region: {', '.join(seen.opened[:3])}")
+            Smell("loading", f"reads files inside the timed region: {', '.join(seen.opened[:3])}")
         )
     if changed:
         found.append(
-            Finding(
+            Smell(
                 "mutation",
                 f"changes its input{'s' if len(changed) > 1 else ''} "
                 f"{', '.join(map(str, changed))}: each call computes something else",
@@ -152,7 +152,7 @@ def probe(call: Callable[..., Any], inputs: Sequence[Any], kwargs: dict[str, Any
     return found
 
 
-def judge_samples(trials: Sequence[Sequence[float]], warm: bool, compiled: int) -> list[Finding]:
+def judge_samples(trials: Sequence[Sequence[float]], warm: bool, compiled: int) -> list[Smell]:
     """What the samples themselves say: not warmed, compiling, two modes."""
     calls = [value for trial in trials for value in trial]
     ordered = sorted(calls)
@@ -160,16 +160,16 @@ def judge_samples(trials: Sequence[Sequence[float]], warm: bool, compiled: int) 
     found = []
     if not warm:
         found.append(
-            Finding("unwarmed", "the warm-up never became steady: no speed-up can be claimed", True)
+            Smell("unwarmed", "the warm-up never became steady: no speed-up can be claimed", True)
         )
     if compiled:
         found.append(
-            Finding("compile", f"{compiled} compilations inside the timed region", refuse=True)
+            Smell("compile", f"{compiled} compilations inside the timed region", refuse=True)
         )
     slow = [c for c in calls if c > _COMPILED * median]
     if slow and sum(slow) > 0.3 * sum(calls):
         found.append(
-            Finding(
+            Smell(
                 "compile",
                 f"the mean is dominated by {len(slow)} of {len(calls)} calls (compilation or a "
                 f"disturbance): use the median, {median / 1e6:.3f} ms",
@@ -179,7 +179,7 @@ def judge_samples(trials: Sequence[Sequence[float]], warm: bool, compiled: int) 
     modes = two_modes(calls)
     if modes:
         found.append(
-            Finding(
+            Smell(
                 "bimodal",
                 f"two groups of calls around {modes[0] / 1e6:.3f} and {modes[1] / 1e6:.3f} ms: "
                 "mean and deviation describe neither",

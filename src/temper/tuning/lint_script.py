@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from temper.errors import BadFileError, UsageError
-from temper.tuning.lint import Finding
+from temper.tuning.lint import Smell
 
 _CLOCKS = {"perf_counter", "perf_counter_ns", "time", "time_ns", "monotonic", "default_timer"}
 _RANDOM = {
@@ -39,7 +39,7 @@ class _Region:
     before: tuple[ast.stmt, ...]
 
 
-def lint_script(path: Path) -> list[Finding]:
+def lint_script(path: Path) -> list[Smell]:
     """Findings in every timed region of a Python file, in the order of lines."""
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
@@ -48,9 +48,9 @@ def lint_script(path: Path) -> list[Finding]:
     except (OSError, SyntaxError, UnicodeDecodeError, ValueError) as error:
         raise BadFileError(f"{path} is no Python script", found=str(error)) from None
     regions = [r for body in _bodies(tree) for r in _regions(body)]
-    found: list[Finding] = []
+    found: list[Smell] = []
     if not regions:
-        return [Finding("untimed", "no timed region: no clock is read twice", line=1)]
+        return [Smell("untimed", "no timed region: no clock is read twice", line=1)]
     for region in regions:
         found += _inside(region)
         found += _warmed(region)
@@ -99,23 +99,23 @@ def _subtracts(statement: ast.stmt, name: str) -> bool:
     )
 
 
-def _inside(region: _Region) -> Iterator[Finding]:
+def _inside(region: _Region) -> Iterator[Smell]:
     for call in _calls(region.statements):
         name, text = _name(call), ast.unparse(call.func)
         where = f"{text}() inside the timed region (lines {region.start} to {region.end})"
         if name in _PRINT:
-            yield Finding("printing", f"printing: {where}", line=call.lineno)
+            yield Smell("printing", f"printing: {where}", line=call.lineno)
         elif name in _RANDOM:
-            yield Finding("random", f"random numbers: {where}", line=call.lineno)
+            yield Smell("random", f"random numbers: {where}", line=call.lineno)
         elif name in _LOAD:
-            yield Finding("loading", f"data loading: {where}", line=call.lineno)
+            yield Smell("loading", f"data loading: {where}", line=call.lineno)
         elif name in _ALLOCATE:
-            yield Finding("allocation", f"allocation: {where}", line=call.lineno)
+            yield Smell("allocation", f"allocation: {where}", line=call.lineno)
         elif name in _COMPILE and "re." not in text:
-            yield Finding("compile", f"compilation: {where}", True, call.lineno)
+            yield Smell("compile", f"compilation: {where}", True, call.lineno)
 
 
-def _warmed(region: _Region) -> Iterator[Finding]:
+def _warmed(region: _Region) -> Iterator[Smell]:
     """Whatever the region calls in a loop must have been called before the clock started."""
     known = _CLOCKS | _PRINT | _RANDOM | _ALLOCATE | _LOAD | _COMPILE
     timed = {
@@ -130,7 +130,7 @@ def _warmed(region: _Region) -> Iterator[Finding]:
         if "warmup" in {_name(c) for c in _calls(region.before)} or warm >= _WARM_CALLS:
             continue
         said = f"{warm} calls" if warm else "no call"
-        yield Finding(
+        yield Smell(
             "unwarmed",
             f"{text} is timed with {said} before the clock: the first calls compile, fill the "
             f"program cache and record the trace; call it at least {_WARM_CALLS} times before",

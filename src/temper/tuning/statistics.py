@@ -23,7 +23,7 @@ _STILL_FALLING = 0.05
 
 
 @dataclass(frozen=True)
-class Summary:
+class TrialSummary:
     """Figures of trials; percentiles over all calls, mean and deviation over the trials."""
 
     calls: int
@@ -42,14 +42,14 @@ class Summary:
         return dict(self.__dict__)
 
 
-def summarise(trials: Sequence[Sequence[float]]) -> Summary:
+def summarise(trials: Sequence[Sequence[float]]) -> TrialSummary:
     """Figures of several trials of one or more calls each."""
     means = np.array([np.mean(t) for t in trials])
     calls = np.concatenate([np.asarray(t, dtype=float) for t in trials])
     low, high = bootstrap_mean(means if len(means) >= 5 else calls)
     median, p90, p99 = np.percentile(calls, [50, 90, 99])
     spread = means if len(means) > 1 else calls
-    return Summary(
+    return TrialSummary(
         len(calls),
         len(means),
         float(means.mean()),
@@ -78,7 +78,7 @@ def bootstrap_mean(
 
 
 @dataclass(frozen=True)
-class Comparison:
+class TimesComparison:
     """Two sets of times: how many times faster the second is, and whether that is chance."""
 
     speedup: float  # medians, first over second
@@ -94,11 +94,11 @@ class Comparison:
         return {**self.__dict__, "significant": self.significant}
 
 
-def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
+def compare(first: Sequence[float], second: Sequence[float]) -> TimesComparison:
     """Mann-Whitney for chance (no shape assumed), a bootstrap for the ratio of medians."""
     a, b = np.asarray(first, dtype=float), np.asarray(second, dtype=float)
     if np.array_equal(a, b):
-        return Comparison(1.0, 1.0, 1.0, 1.0)
+        return TimesComparison(1.0, 1.0, 1.0, 1.0)
     from scipy.stats import mannwhitneyu
 
     p_value = float(mannwhitneyu(a, b, alternative="two-sided").pvalue)
@@ -106,7 +106,7 @@ def compare(first: Sequence[float], second: Sequence[float]) -> Comparison:
     top = np.median(a[rng.integers(0, len(a), (_RESAMPLES, len(a)))], axis=1)
     bottom = np.median(b[rng.integers(0, len(b), (_RESAMPLES, len(b)))], axis=1)
     low, high = np.quantile(top / bottom, [0.025, 0.975])
-    return Comparison(float(np.median(a) / np.median(b)), float(low), float(high), p_value)
+    return TimesComparison(float(np.median(a) / np.median(b)), float(low), float(high), p_value)
 
 
 def two_modes(values: Sequence[float]) -> tuple[float, float] | None:

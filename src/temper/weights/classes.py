@@ -20,16 +20,16 @@ _classes: dict[tuple[type, tuple[tuple[str, str], ...]], type] = {}
 
 
 @dataclass(frozen=True)
-class Setting:
+class FormatSetting:
     dtype: str
     origin: str
 
 
-def overridden_formats(module: nn.Module) -> dict[str, Setting]:
+def overridden_formats(module: nn.Module) -> dict[str, FormatSetting]:
     """The overrides on one layer: {attribute: setting}."""
     formats: dict[str, str] = getattr(type(module), "_weight_formats", {})
     origins = module.__dict__.get(_ORIGINS, {})
-    return {name: Setting(dtype, origins.get(name, "")) for name, dtype in formats.items()}
+    return {name: FormatSetting(dtype, origins.get(name, "")) for name, dtype in formats.items()}
 
 
 def override(module: nn.Module, attribute: str, dtype: str, origin: str) -> None:

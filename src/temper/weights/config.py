@@ -42,7 +42,7 @@ class WeightSlot:
 
 
 @dataclass(frozen=True)
-class Match:
+class RuleMatch:
     """What a configuration says about one parameter."""
 
     slot: WeightSlot
@@ -83,11 +83,13 @@ def weight_slots(model: nn.Module) -> list[WeightSlot]:
     return [WeightSlot(tuple(names), module, attr) for names, module, attr in slots.values()]
 
 
-def match_rules(slots: list[WeightSlot], rules: Mapping[str, str]) -> list[Match]:
+def match_rules(slots: list[WeightSlot], rules: Mapping[str, str]) -> list[RuleMatch]:
     """For each parameter that the rules name, the last rule that does."""
     patterns = deciding_patterns([(slot.names, slot.parameter.dim()) for slot in slots], rules)
     pairs = zip(slots, patterns, strict=True)
-    return [Match(slot, pattern, rules[pattern]) for slot, pattern in pairs if pattern is not None]
+    return [
+        RuleMatch(slot, pattern, rules[pattern]) for slot, pattern in pairs if pattern is not None
+    ]
 
 
 def deciding_patterns(

@@ -23,7 +23,7 @@ NAME = "temper"
 
 
 @dataclass
-class Step:
+class CapturedStep:
     """What the attention function must know of the step that is captured.
 
     ``rows`` says that the users of a decode step lie in the rows of one sequence, (1, users, D).
@@ -38,11 +38,11 @@ class Step:
         return any(key is seen for seen in self.served)
 
 
-_steps: list[Step] = []
+_steps: list[CapturedStep] = []
 
 
 @contextlib.contextmanager
-def attending(model: torch.nn.Module, step: Step, *, named: bool) -> Iterator[None]:
+def attending(model: torch.nn.Module, step: CapturedStep, *, named: bool) -> Iterator[None]:
     """Let every part of the model use our experts for the time of a capture, and our attention
     where the model asks its config by name (``named``)."""
     configs = {id(c): c for m in model.modules() if (c := getattr(m, "config", None)) is not None}

@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, EncoderDecoderCache
 from transformers.modeling_outputs import BaseModelOutput
 
-from temper.frontdoor.language.attention import Step, attending
+from temper.frontdoor.language.attention import CapturedStep, attending
 from temper.frontdoor.language.step import CROSS, CacheLayer, LayerShape, add_cache, only_row
 from temper.graph import cache_ops
 
@@ -98,7 +98,7 @@ class Seq2SeqStep(torch.nn.Module):
         mask: torch.Tensor,
         encoded: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        step = Step(slots=place if self.decode else None)
+        step = CapturedStep(slots=place if self.decode else None)
         own = Cache(layers=[CacheLayer(self, i, step) for i in range(self.layer_count)])
         cross = Cache(layers=[_CrossLayer(self, i) for i in range(self.layer_count)])
         if encoded is None:  # the caches hold what is needed of it
@@ -125,7 +125,7 @@ class Seq2SeqStep(torch.nn.Module):
 def decoder_shapes(model: torch.nn.Module, width: int) -> tuple[list[LayerShape], bool]:
     """What each decoder layer keeps of its own text (of the encoder's it keeps as much), and
     whether the model heeds a mask of the encoder's result, so that this may be padded."""
-    step = Step()
+    step = CapturedStep()
     cache: Any = EncoderDecoderCache(DynamicCache(), DynamicCache())
     dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
     with (

@@ -16,7 +16,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
-from temper.frontdoor.language.attention import Step, attending
+from temper.frontdoor.language.attention import CapturedStep, attending
 from temper.graph import cache_ops
 
 NET = "net"  # where the model hangs in a step; its parameters' paths start with this
@@ -38,7 +38,7 @@ class CacheLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 
     is_sliding = False
 
-    def __init__(self, owner: Any, index: int, step: Step) -> None:
+    def __init__(self, owner: Any, index: int, step: CapturedStep) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._owner, self._index, self._step = owner, index, step
         self.is_initialized = True
@@ -114,7 +114,7 @@ class LanguageStep(torch.nn.Module):
     def forward(
         self, input_ids: torch.Tensor, position_ids: torch.Tensor, place: torch.Tensor
     ) -> torch.Tensor:
-        step = Step(slots=place if self.decode else None, rows=self.rows)
+        step = CapturedStep(slots=place if self.decode else None, rows=self.rows)
         cache = Cache(layers=[CacheLayer(self, i, step) for i in range(self.layer_count)])
         with contextlib.ExitStack() as stack:
             stack.enter_context(attending(self.net, step, named=self.named))
@@ -173,7 +173,7 @@ def only_row(model: torch.nn.Module, last: torch.Tensor) -> Iterator[None]:
 def layer_shapes(model: torch.nn.Module, named: bool = True) -> list[LayerShape]:
     """What each layer of the model keeps in a cache, found with tensors that hold nothing."""
     cache: Any = DynamicCache()
-    step = Step()
+    step = CapturedStep()
     with (
         FakeTensorMode(allow_non_fake_inputs=True),
         torch.no_grad(),

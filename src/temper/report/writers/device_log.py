@@ -11,7 +11,7 @@ from pathlib import Path
 
 from temper.files import replacing
 from temper.run.columns import START_SKEW_NS, firmware_ns
-from temper.run.expand import Block, blocks
+from temper.run.expand import Calls, blocks
 from temper.run.records import Run
 
 _HEADER = (
@@ -54,7 +54,7 @@ def write_device_log(run: Run, path: Path) -> None:
             executed += process.op_count
 
 
-def _block_rows(block: Block, executed: int, limit: int) -> list[str]:
+def _block_rows(block: Calls, executed: int, limit: int) -> list[str]:
     """The rows of each device op; its host id is the ops CSV's GLOBAL CALL COUNT."""
     ghz = block.record.chip.clock_ghz
     width = block.record.chip.grid[0]

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 
 from temper.program import Op, Program
-from temper.targets.ttnn.plan import Plan
+from temper.targets.ttnn.plan import CallPlan
 from temper.targets.virtual.executor import Executor
 
 
 def evaluate(
     program: Program,
     weights: Mapping[str, torch.Tensor],
-    plan: Plan,
+    plan: CallPlan,
     state: Mapping[str, torch.Tensor] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """The numbers of every constant that the plan uploads, by value name.

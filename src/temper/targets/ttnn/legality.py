@@ -12,12 +12,12 @@ from temper.program.memory_plan import plan as memory_plan
 from temper.targets.ttnn.client import checked
 from temper.targets.ttnn.codes import device_codes
 from temper.targets.ttnn.environment import Environment
-from temper.targets.ttnn.plan import Plan
+from temper.targets.ttnn.plan import CallPlan
 from temper.targets.ttnn.target import plan_of, server
 
 
 @dataclass(frozen=True)
-class Verdict:
+class OpVerdict:
     """What became of one op: accepted, refused, differs (another spec), ops (other device ops)."""
 
     op: int
@@ -35,7 +35,7 @@ class Legality:
     program: str
     chip: str
     mocked: bool
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[OpVerdict, ...]
     sram: tuple[int, int] = (0, 0)
     dram: tuple[int, int] = (0, 0)
 
@@ -72,7 +72,7 @@ def check(
     asked = {"do": "inspect", "plan": plan.to_json(), "memory": memory}
     reply = checked(server(environment).ask(asked)[0])
     found = [
-        Verdict(-1, "PrepareConvWeight", r["label"], "", "refused", r["message"])
+        OpVerdict(-1, "PrepareConvWeight", r["label"], "", "refused", r["message"])
         for r in reply["setup"]
     ]
     found += [_verdict(program, record) for record in reply["steps"]]
@@ -80,7 +80,7 @@ def check(
     return Legality(program.name, program.chip, environment.mocked, tuple(found), sram, dram)
 
 
-def _verdict(program: Program, record: dict[str, Any]) -> Verdict:
+def _verdict(program: Program, record: dict[str, Any]) -> OpVerdict:
     verdict, message = record["verdict"], record.get("message", "")
     if verdict == "accepted":
         planned = [c for i in record["ops"] for c in device_codes(program, program.ops[i])]
@@ -88,13 +88,13 @@ def _verdict(program: Program, record: dict[str, Any]) -> Verdict:
         if planned != ran:
             verdict = "ops"
             message = f"planned {', '.join(planned) or 'none'}; ttnn ran {', '.join(ran) or 'none'}"
-    return Verdict(
+    return OpVerdict(
         record["ops"][-1], record["kind"], record["label"], record["source"], verdict, message
     )
 
 
 def _peaks(
-    program: Program, plan: Plan, records: list[dict[str, Any]]
+    program: Program, plan: CallPlan, records: list[dict[str, Any]]
 ) -> tuple[tuple[int, int], tuple[int, int]]:
     """Peaks of our memory plan and of ttnn's allocator: tensors and circular buffers."""
     ours = memory_plan(program)

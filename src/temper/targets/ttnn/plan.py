@@ -26,7 +26,7 @@ from temper.targets.ttnn.expressions import (
     shards_of,
     to_json,
 )
-from temper.targets.ttnn.table import TABLE, Row, refused
+from temper.targets.ttnn.table import TABLE, OpRow, refused
 from temper.targets.ttnn.table_window import prepare_bias, prepare_weight, raw_weight_shape
 
 _WINDOWS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
@@ -51,7 +51,7 @@ class Upload:
 
 
 @dataclass(frozen=True)
-class Step:
+class OpCalls:
     """The calls of one op. ``ops`` are the program's ops that they stand for, by index."""
 
     ops: tuple[int, ...]
@@ -65,16 +65,16 @@ class Step:
 
 
 @dataclass
-class Plan:
+class CallPlan:
     """Everything that an interpreter or a printer needs, and nothing that needs torch."""
 
     name: str
     chip: str
     options: dict[str, Any]
     constants: list[Upload] = field(default_factory=list)
-    setup: list[Step] = field(default_factory=list)
+    setup: list[OpCalls] = field(default_factory=list)
     inputs: list[Upload] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[OpCalls] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     host_ops: list[int] = field(default_factory=list)
 
@@ -106,7 +106,7 @@ def upload_json(upload: Upload) -> dict[str, Any]:
     }
 
 
-def _step_json(step: Step) -> dict[str, Any]:
+def _step_json(step: OpCalls) -> dict[str, Any]:
     return {
         "ops": list(step.ops),
         "kind": step.kind,
@@ -134,7 +134,7 @@ def _check_json(name: str, spec: TensorSpec) -> dict[str, Any]:
     }
 
 
-def make_plan(program: Program, *, l1_small_bytes: int, trace_region_bytes: int) -> Plan:
+def make_plan(program: Program, *, l1_small_bytes: int, trace_region_bytes: int) -> CallPlan:
     """The calls of a placed program in order."""
     return _Planner(program).plan(
         {"l1_small_size": l1_small_bytes, "trace_region_size": trace_region_bytes}
@@ -164,10 +164,10 @@ class _Planner:
             if out in self.owner
         }
 
-    def plan(self, options: dict[str, Any]) -> Plan:
+    def plan(self, options: dict[str, Any]) -> CallPlan:
         program = self.program
         outputs = [self.renamed.get(name, name) for name in program.outputs]
-        self.made = Plan(program.name, program.chip, options, outputs=outputs)
+        self.made = CallPlan(program.name, program.chip, options, outputs=outputs)
         # An image that the host folds is uploaded as the device reads it.
         folds = {name: value for name, (value, _) in folded_inputs(program).items()}
         sent = [folds.get(name, name) for name in program.inputs]
@@ -230,7 +230,7 @@ class _Planner:
     def _consumer(self, prepare: Op) -> Op:
         return self.program.ops[self.readers[prepare.outputs[0]][0]]
 
-    def _prepare(self, row: Row) -> Row:
+    def _prepare(self, row: OpRow) -> OpRow:
         """Weight and bias of a convolution, prepared by ttnn once; the row with their names."""
         weight = row.names[1]
         maker = self.const_maker.get(weight)
@@ -248,7 +248,7 @@ class _Planner:
         bias = {row.names[2]: self._bias(row, row.names[2])}
         return replace(row, renamed={**row.renamed, **bias})
 
-    def _bias(self, row: Row, bias: str) -> str:
+    def _bias(self, row: OpRow, bias: str) -> str:
         key = (bias, row.names[1])
         if key not in self.biases:
             name = self.biases[key] = f"{bias}__for_{row.names[1]}"
@@ -259,8 +259,8 @@ class _Planner:
             self._setup(row, name, prepare_bias(row, raw), raw)
         return self.biases[key]
 
-    def _setup(self, row: Row, name: str, make: Make, raw: str) -> None:
-        self.made.setup.append(Step((), "Prepare", (Call((name,), make),), (raw,), (), "", name))
+    def _setup(self, row: OpRow, name: str, make: Make, raw: str) -> None:
+        self.made.setup.append(OpCalls((), "Prepare", (Call((name,), make),), (raw,), (), "", name))
 
     # --- steps --------------------------------------------------------------------------------
 
@@ -304,7 +304,7 @@ class _Planner:
         last = bool(names) and program.spec(names[0]).memory.sharded
         last = last and self._dies_with(names[0], ops)
         inside = frozenset(program.ops[i].kind for i in ops)
-        row = Row(op, program, self.chip, names, self.renamed, last=last, inside=inside)
+        row = OpRow(op, program, self.chip, names, self.renamed, last=last, inside=inside)
         inner = [name for i in ops for name in (*program.ops[i].inputs, *program.ops[i].outputs)]
         dead = [
             name
@@ -315,7 +315,7 @@ class _Planner:
             row = self._prepare(row)
         calls = self._calls(row)
         self.made.steps.append(
-            Step(
+            OpCalls(
                 ops,
                 op.kind,
                 calls,
@@ -332,7 +332,7 @@ class _Planner:
         spreads to a dense matrix."""
         return op.info.in_place or (op.kind == "PrepareConvWeight" and op.attr("groups") > 1)
 
-    def _calls(self, row: Row) -> tuple[Call, ...]:
+    def _calls(self, row: OpRow) -> tuple[Call, ...]:
         op = row.op
         if op.kind == "Host":
             return ()
@@ -347,13 +347,13 @@ class _Planner:
             return (made, Call(op.outputs, back))
         return (made,)
 
-    def _prepared_now(self, row: Row) -> Make:
+    def _prepared_now(self, row: OpRow) -> Make:
         """Level 0 prepares weights at every call."""
         op = row.op
         consumer = self._consumer(op)
         if consumer.kind in _CONVOLUTIONS:
             names = (self._given(consumer.inputs[0]), *consumer.inputs[1:])
-            return prepare_weight(Row(consumer, self.program, self.chip, names), op.inputs[0])
+            return prepare_weight(OpRow(consumer, self.program, self.chip, names), op.inputs[0])
         spec = row.out
         raw = f"{op.outputs[0]}__host"
         self.made.constants.append(Upload(raw, op.outputs[0], spec.shape, spec, on_host=True))

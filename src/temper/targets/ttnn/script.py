@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from temper.targets.ttnn.expressions import Make, Name, Ref, dtype, layout, memory_config
-from temper.targets.ttnn.plan import Plan, Step, Upload
+from temper.targets.ttnn.plan import CallPlan, OpCalls, Upload
 
 _WIDTH = 100
 
@@ -148,13 +148,13 @@ if __name__ == "__main__":
 '''
 
 
-def script(plan: Plan, *, file: str = "model.py") -> str:
+def script(plan: CallPlan, *, file: str = "model.py") -> str:
     """The whole script."""
     return _Printer(plan).text(file)
 
 
 class _Printer:
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: CallPlan) -> None:
         self.plan = plan
         self._names: dict[str, str] = {}
         self._fixed = {u.name for u in plan.constants}
@@ -213,7 +213,7 @@ class _Printer:
         results = ", ".join(f"{name!r}: {self._value(name)}" for name in self.plan.outputs)
         return "\n".join([*lines, f"    return {{{results}}}", "", ""])
 
-    def _step(self, step: Step) -> list[str]:
+    def _step(self, step: OpCalls) -> list[str]:
         lines = []
         for call in step.calls:
             targets = ", ".join(self._variable(name) for name in call.outputs)

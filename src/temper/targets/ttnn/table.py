@@ -14,7 +14,7 @@ from temper.targets.ttnn.expressions import Make, Name, Ref, memory_config
 
 
 @dataclass(frozen=True)
-class Row:
+class OpRow:
     """One op in its program, as the table's functions see it."""
 
     op: Op
@@ -53,7 +53,7 @@ class Row:
         return self.op.source.module or self.op.outputs[0]
 
 
-Rule = Callable[[Row], Make]
+Rule = Callable[[OpRow], Make]
 TABLE: dict[str, Rule] = {}
 
 
@@ -68,7 +68,7 @@ def call(*kinds: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def refused(row: Row, why: str) -> CompileError:
+def refused(row: OpRow, why: str) -> CompileError:
     """What the table has no call for."""
     return CompileError(
         f"ttnn has no call for {row.op.kind} of {row.label}: {why}",
@@ -76,7 +76,7 @@ def refused(row: Row, why: str) -> CompileError:
     )
 
 
-def compute_config(row: Row) -> Make:
+def compute_config(row: OpRow) -> Make:
     """Fidelity and accumulator of an op on the matrix engine; Blackhole takes the same class."""
     return Make(
         "ttnn.WormholeComputeKernelConfig",
@@ -121,7 +121,7 @@ _UNARY: dict[str, tuple[str, tuple[float, ...]]] = {
 _WIDEST = 3.4028234663852886e38
 
 
-def unary(row: Row, name: str, parameters: Sequence[Any]) -> Make:
+def unary(row: OpRow, name: str, parameters: Sequence[Any]) -> Make:
     """One function of a chain."""
     if name == "clamp":
         low, high = (*parameters, None, None)[:2]
@@ -140,7 +140,7 @@ def unary(row: Row, name: str, parameters: Sequence[Any]) -> Make:
     return Make("ttnn.UnaryWithParam", (op, *values))
 
 
-def chain(row: Row, functions: Sequence[Any]) -> list[Make]:
+def chain(row: OpRow, functions: Sequence[Any]) -> list[Make]:
     """A chain of functions in ttnn's form; one that changes nothing is left out."""
     pairs = [(f, ()) if isinstance(f, str) else (f[0], tuple(f[1:])) for f in functions]
     return [unary(row, name, parameters) for name, parameters in pairs if name != "identity"]

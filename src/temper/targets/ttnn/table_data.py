@@ -7,7 +7,7 @@ from typing import Any
 
 from temper.program.tensor import INTEGER_FORMATS
 from temper.targets.ttnn.expressions import DEVICE, Make, dtype, layout
-from temper.targets.ttnn.table import Row, call, chain, refused
+from temper.targets.ttnn.table import OpRow, call, chain, refused
 
 _BINARY = {
     "add": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "pow": "pow",
@@ -28,7 +28,7 @@ _CHAINS = (
 
 
 @call("Unary")
-def unary(row: Row) -> Make:
+def unary(row: OpRow) -> Make:
     functions = chain(row, row.attr("functions"))
     if not functions:
         return Make("ttnn.clone", (row.ref(0),), {"memory_config": row.memory})
@@ -36,7 +36,7 @@ def unary(row: Row) -> Make:
 
 
 @call("BinaryNg")
-def binary(row: Row) -> Make:
+def binary(row: OpRow) -> Make:
     function = row.attr("function")
     if function.startswith("bitwise") and row.inputs[0].format not in INTEGER_FORMATS:
         function = f"logical_{function.removeprefix('bitwise_')}"  # truth values as 0 and 1
@@ -59,7 +59,7 @@ def binary(row: Row) -> Make:
 
 
 @call("Ternary")
-def ternary(row: Row) -> Make:
+def ternary(row: OpRow) -> Make:
     function = row.attr("function")
     refs = [row.ref(i) for i in range(len(row.names))]
     second, third = row.attr("b_scalar"), row.attr("c_scalar")
@@ -82,12 +82,12 @@ def ternary(row: Row) -> Make:
 
 
 @call("Typecast")
-def typecast(row: Row) -> Make:
+def typecast(row: OpRow) -> Make:
     return Make("ttnn.typecast", (row.ref(0), dtype(row.out.format)), {"memory_config": row.memory})
 
 
 @call("Tilize", "Untilize")
-def change_layout(row: Row) -> Make:
+def change_layout(row: OpRow) -> Make:
     kwargs: dict[str, Any] = {"memory_config": row.memory}
     if row.out.format != row.inputs[0].format:
         kwargs["dtype"] = dtype(row.out.format)
@@ -95,42 +95,42 @@ def change_layout(row: Row) -> Make:
 
 
 @call("InterleavedToSharded", "ShardedToInterleaved", "Reshard", "Copy")
-def move(row: Row) -> Make:
+def move(row: OpRow) -> Make:
     """All four are one call; ttnn picks the device op by the two memories."""
     return Make("ttnn.to_memory_config", (row.ref(0), row.memory))
 
 
 @call("Reshape")
-def reshape(row: Row) -> Make:
+def reshape(row: OpRow) -> Make:
     return Make("ttnn.reshape", (row.ref(0), list(row.out.shape)), {"memory_config": row.memory})
 
 
 @call("Permute")
-def permute(row: Row) -> Make:
+def permute(row: OpRow) -> Make:
     dims = [int(d) for d in row.attr("dims")]
     return Make("ttnn.permute", (row.ref(0), dims), {"memory_config": row.memory})
 
 
 @call("Transpose")
-def transpose(row: Row) -> Make:
+def transpose(row: OpRow) -> Make:
     first, second = (int(d) for d in row.attr("dims"))
     return Make("ttnn.transpose", (row.ref(0), first, second), {"memory_config": row.memory})
 
 
 @call("Repeat")
-def repeat(row: Row) -> Make:
+def repeat(row: OpRow) -> Make:
     return Make("ttnn.repeat", (row.ref(0), _numbers(row.attr("repeats"))),
                 {"memory_config": row.memory})  # fmt: skip
 
 
 @call("Concat")
-def concat(row: Row) -> Make:
+def concat(row: OpRow) -> Make:
     refs = [row.ref(i) for i in range(len(row.names))]
     return Make("ttnn.concat", (refs,), {"dim": row.attr("dim"), "memory_config": row.memory})
 
 
 @call("Slice")
-def cut(row: Row) -> Make:
+def cut(row: OpRow) -> Make:
     begins, ends = _numbers(row.attr("begins")), _numbers(row.attr("ends"))
     args: list[Any] = [row.ref(0), begins, ends]
     steps = _numbers(row.attr("steps"))
@@ -140,26 +140,26 @@ def cut(row: Row) -> Make:
 
 
 @call("Pad")
-def pad(row: Row) -> Make:
+def pad(row: OpRow) -> Make:
     pads = [[int(a), int(b)] for a, b in row.attr("pads")]
     return Make("ttnn.pad", (row.ref(0), pads, float(row.attr("value"))),
                 {"memory_config": row.memory})  # fmt: skip
 
 
 @call("Embeddings")
-def embedding(row: Row) -> Make:
+def embedding(row: OpRow) -> Make:
     return Make("ttnn.embedding", (row.ref(0), row.ref(1)),
                 {"layout": layout(row.out.layout), "memory_config": row.memory})  # fmt: skip
 
 
 @call("Gather")
-def gather(row: Row) -> Make:
+def gather(row: OpRow) -> Make:
     return Make("ttnn.gather", (row.ref(0), row.attr("dim"), row.ref(1)),
                 {"memory_config": row.memory})  # fmt: skip
 
 
 @call("Scatter")
-def scatter(row: Row) -> Make:
+def scatter(row: OpRow) -> Make:
     kwargs: dict[str, Any] = {"memory_config": row.memory}
     if row.attr("reduce"):
         kwargs["reduce"] = row.attr("reduce")
@@ -167,16 +167,16 @@ def scatter(row: Row) -> Make:
 
 
 @call("Full")
-def full(row: Row) -> Make:
+def full(row: OpRow) -> Make:
     return Make("ttnn.full", (list(row.out.shape), float(row.attr("value"))), _made(row))
 
 
 @call("Arange")
-def arange(row: Row) -> Make:
+def arange(row: OpRow) -> Make:
     return Make("ttnn.arange", (row.attr("start"), row.attr("end"), row.attr("step")), _made(row))
 
 
-def _made(row: Row) -> dict[str, Any]:
+def _made(row: OpRow) -> dict[str, Any]:
     return {"dtype": dtype(row.out.format), "layout": layout(row.out.layout), "device": DEVICE,
             "memory_config": row.memory}  # fmt: skip
 

@@ -5,22 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from temper.targets.ttnn.expressions import Make
-from temper.targets.ttnn.table import Row, call, compute_config
+from temper.targets.ttnn.table import OpRow, call, compute_config
 
 
 @call("FillCache")
-def fill_cache(row: Row) -> Make:
+def fill_cache(row: OpRow) -> Make:
     return Make("ttnn.fill_cache", (row.ref(0), row.ref(1), row.attr("batch_index")))
 
 
 @call("UpdateCache")
-def update_cache(row: Row) -> Make:
+def update_cache(row: OpRow) -> Make:
     return Make("ttnn.experimental.paged_update_cache", (row.ref(0), row.ref(1)),
                 {"update_idxs_tensor": row.ref(2)})  # fmt: skip
 
 
 @call("SdpaDecode")
-def attention_decode(row: Row) -> Make:
+def attention_decode(row: OpRow) -> Make:
     kwargs: dict[str, Any] = {
         "cur_pos_tensor": row.ref(3),
         "memory_config": row.memory,
@@ -38,7 +38,7 @@ def attention_decode(row: Row) -> Make:
 
 
 @call("CreateQkvHeadsDecode")
-def create_heads_decode(row: Row) -> Make:
+def create_heads_decode(row: OpRow) -> Make:
     rows = Make("ttnn.unsqueeze_to_4D", (row.ref(0),))
     return Make("ttnn.experimental.nlp_create_qkv_heads_decode", (rows,), {
         "num_heads": row.attr("heads"), "num_kv_heads": row.attr("kv_heads"),
@@ -47,7 +47,7 @@ def create_heads_decode(row: Row) -> Make:
 
 
 @call("ConcatHeadsDecode")
-def concat_heads_decode(row: Row) -> Make:
+def concat_heads_decode(row: OpRow) -> Make:
     heads = row.inputs[0].shape[-2]
     made = Make("ttnn.experimental.nlp_concat_heads_decode", (row.ref(0),), {"num_heads": heads})
     return Make("ttnn.squeeze", (made, 0))

@@ -14,11 +14,11 @@ from temper.program.matmul_config import (
 )
 from temper.program.tensor import TILE, ceil_div
 from temper.targets.ttnn.expressions import Make, coordinate, dtype
-from temper.targets.ttnn.table import Row, call, chain, compute_config, refused
+from temper.targets.ttnn.table import OpRow, call, chain, compute_config, refused
 
 
 @call("Matmul")
-def matmul(row: Row) -> Make:
+def matmul(row: OpRow) -> Make:
     """``linear``, with the config that placement chose."""
     kwargs: dict[str, Any] = {
         "transpose_a": bool(row.attr("transpose_a")),
@@ -42,7 +42,7 @@ def matmul(row: Row) -> Make:
                 (row.ref(0), row.ref(1)), kwargs)  # fmt: skip
 
 
-def program_config(row: Row, config: MatmulConfig, activations: list[Make]) -> Make | None:
+def program_config(row: OpRow, config: MatmulConfig, activations: list[Make]) -> Make | None:
     """The program config object; None for the simplest program, which ttnn picks by itself."""
     if config.name == MULTI_CORE:
         return None
@@ -75,7 +75,7 @@ def program_config(row: Row, config: MatmulConfig, activations: list[Make]) -> M
 
 
 @call("Sdpa")
-def attention(row: Row) -> Make:
+def attention(row: OpRow) -> Make:
     kwargs: dict[str, Any] = {
         "is_causal": bool(row.attr("causal")),
         "memory_config": row.memory,
@@ -103,7 +103,7 @@ def attention(row: Row) -> Make:
 
 
 @call("Softmax")
-def softmax(row: Row) -> Make:
+def softmax(row: OpRow) -> Make:
     if len(row.names) > 1 or row.attr("scale") is not None:
         raise refused(row, "scale and mask go into attention")
     return Make("ttnn.softmax", (row.ref(0),), {
@@ -114,7 +114,7 @@ def softmax(row: Row) -> Make:
 
 
 @call("LayerNorm")
-def layer_norm(row: Row) -> Make:
+def layer_norm(row: OpRow) -> Make:
     named = {"x": "input", "weight": "weight", "bias": "bias", "residual": "residual_input_tensor"}
     operands = dict(zip(row.attr("operands"), range(len(row.names)), strict=True))
     kwargs: dict[str, Any] = {
@@ -134,7 +134,7 @@ def layer_norm(row: Row) -> Make:
     return Make(function, (row.ref(0),), kwargs)
 
 
-def _norm_config(row: Row) -> Make:
+def _norm_config(row: OpRow) -> Make:
     memory = row.inputs[0].memory
     assert memory.grid is not None
     assert memory.shard is not None
@@ -148,7 +148,7 @@ def _norm_config(row: Row) -> Make:
 
 
 @call("BatchNorm")
-def batch_norm(row: Row) -> Make:
+def batch_norm(row: OpRow) -> Make:
     named = {"mean": "running_mean", "var": "running_var", "weight": "weight", "bias": "bias"}
     kwargs: dict[str, Any] = {
         named[name]: row.ref(index)
@@ -161,7 +161,7 @@ def batch_norm(row: Row) -> Make:
 
 
 @call("GroupNorm")
-def group_norm(row: Row) -> Make:
+def group_norm(row: OpRow) -> Make:
     """ttnn wants weight and bias as rows of a tile's width and a mask of its groups: the plan
     makes them beside the constants."""
     named = {"weight": "weight", "bias": "bias"}
@@ -180,7 +180,7 @@ def group_norm(row: Row) -> Make:
     return Make("ttnn.group_norm", (row.ref(0),), kwargs)
 
 
-def group_norm_grid(row: Row) -> tuple[int, int]:
+def group_norm_grid(row: OpRow) -> tuple[int, int]:
     """Cores of a group norm over DRAM: columns divide the groups, rows divide the tile rows."""
     channels, groups = row.inputs[0].shape[-1], row.attr("groups")
     rows = row.inputs[0].physical_2d[0] // TILE
@@ -197,7 +197,7 @@ _REDUCTIONS = {"sum", "mean", "max", "min", "prod", "var", "std"}
 
 
 @call("Reduce")
-def reduce(row: Row) -> Make:
+def reduce(row: OpRow) -> Make:
     function = row.attr("function")
     if function not in _REDUCTIONS:
         raise refused(row, f"no reduction {function!r}")
@@ -217,12 +217,12 @@ def reduce(row: Row) -> Make:
 
 
 @call("CumSum")
-def cumsum(row: Row) -> Make:
+def cumsum(row: OpRow) -> Make:
     return Make("ttnn.cumsum", (row.ref(0),), {"dim": row.attr("dim")})
 
 
 @call("ArgMax")
-def argmax(row: Row) -> Make:
+def argmax(row: OpRow) -> Make:
     if not row.attr("largest"):
         raise refused(row, "argmin")
     return Make("ttnn.argmax", (row.ref(0),), {
@@ -231,7 +231,7 @@ def argmax(row: Row) -> Make:
 
 
 @call("TopK")
-def topk(row: Row) -> Make:
+def topk(row: OpRow) -> Make:
     return Make("ttnn.topk", (row.ref(0), row.attr("k")), {
         "dim": row.attr("dim"), "largest": bool(row.attr("largest")),
         "sorted": bool(row.attr("sorted")), "memory_config": row.memory,
@@ -239,7 +239,7 @@ def topk(row: Row) -> Make:
 
 
 @call("Sort")
-def sort(row: Row) -> Make:
+def sort(row: OpRow) -> Make:
     return Make("ttnn.sort", (row.ref(0),), {
         "dim": row.attr("dim"), "descending": bool(row.attr("descending")),
         "memory_config": row.memory,
@@ -247,7 +247,7 @@ def sort(row: Row) -> Make:
 
 
 @call("RotaryEmbedding")
-def rotary(row: Row) -> Make:
+def rotary(row: OpRow) -> Make:
     x, cos = row.inputs[:2]
     if len(x.shape) == 4 and cos.shape[2] == 1 and x.shape[2] > 1:  # a position for each user
         return Make("ttnn.experimental.rotary_embedding_hf", (row.ref(0), row.ref(1), row.ref(2)),
@@ -257,7 +257,7 @@ def rotary(row: Row) -> Make:
 
 
 @call("CreateQkvHeads")
-def create_heads(row: Row) -> Make:
+def create_heads(row: OpRow) -> Make:
     return Make("ttnn.transformer.split_query_key_value_and_split_heads", (row.ref(0),), {
         "num_heads": row.attr("heads"), "num_kv_heads": row.attr("kv_heads"),
         "transpose_key": bool(row.attr("transpose_k")), "memory_config": row.memory,
@@ -265,5 +265,5 @@ def create_heads(row: Row) -> Make:
 
 
 @call("ConcatHeads")
-def concat_heads(row: Row) -> Make:
+def concat_heads(row: OpRow) -> Make:
     return Make("ttnn.transformer.concatenate_heads", (row.ref(0),), {"memory_config": row.memory})

@@ -6,10 +6,10 @@ from typing import Any
 
 from temper.program import Op
 from temper.targets.ttnn.expressions import DEVICE, Make, Name, Ref, dtype, layout, memory_config
-from temper.targets.ttnn.table import Row, call, chain, compute_config, refused
+from temper.targets.ttnn.table import OpRow, call, chain, compute_config, refused
 
 
-def conv_config(row: Row) -> Make:
+def conv_config(row: OpRow) -> Make:
     """How the window is spread over the cores; a halo is moved where the program says so."""
     activations = chain(row, row.attr("activations"))
     if len(activations) > 1:
@@ -29,11 +29,11 @@ def conv_config(row: Row) -> Make:
     return Make("ttnn.Conv2dConfig", kwargs=kwargs)
 
 
-def _scheme(row: Row) -> Name:
+def _scheme(row: OpRow) -> Name:
     return Name(f"ttnn.TensorMemoryLayout.{row.out.memory.sharding.upper()}_SHARDED")
 
 
-def _geometry(row: Row) -> dict[str, Any]:
+def _geometry(row: OpRow) -> dict[str, Any]:
     made = {
         "in_channels": row.attr("in_channels"), "out_channels": row.attr("out_channels"),
         "batch_size": row.attr("batch"), "input_height": row.attr("in_h"),
@@ -47,7 +47,7 @@ def _geometry(row: Row) -> dict[str, Any]:
 
 
 @call("Conv2d", "ConvTranspose2d")
-def convolution(row: Row) -> Make:
+def convolution(row: OpRow) -> Make:
     kwargs: dict[str, Any] = {
         "input_tensor": row.ref(0), "weight_tensor": row.ref(1), "device": DEVICE,
         **_geometry(row), "dtype": dtype(row.out.format), "conv_config": conv_config(row),
@@ -63,7 +63,7 @@ def convolution(row: Row) -> Make:
 
 
 @call("Pool2d")
-def pool(row: Row) -> Make:
+def pool(row: OpRow) -> Make:
     kwargs: dict[str, Any] = {
         "input_tensor": row.ref(0), "batch_size": row.attr("batch"), "input_h": row.attr("in_h"),
         "input_w": row.attr("in_w"), "channels": row.attr("channels"),
@@ -84,13 +84,13 @@ def pool(row: Row) -> Make:
 
 
 @call("Upsample")
-def upsample(row: Row) -> Make:
+def upsample(row: OpRow) -> Make:
     scale = [int(s) if float(s).is_integer() else float(s) for s in row.attr("scale")]
     kwargs = {"mode": row.attr("mode"), "memory_config": row.memory}
     return Make("ttnn.upsample", (row.ref(0), scale), kwargs)
 
 
-def prepare_weight(row: Row, weight: str) -> Make:
+def prepare_weight(row: OpRow, weight: str) -> Make:
     """ttnn's own preparation of a convolution's weight, from the host's raw one."""
     transposed = row.op.kind == "ConvTranspose2d"
     function = "prepare_conv_transpose2d_weights" if transposed else "prepare_conv_weights"
@@ -100,14 +100,14 @@ def prepare_weight(row: Row, weight: str) -> Make:
     return Make(f"ttnn.{function}", (), kwargs)
 
 
-def prepare_bias(row: Row, bias: str) -> Make:
+def prepare_bias(row: OpRow, bias: str) -> Make:
     """ttnn's own preparation of a convolution's bias."""
     transposed = row.op.kind == "ConvTranspose2d"
     function = "prepare_conv_transpose2d_bias" if transposed else "prepare_conv_bias"
     return Make(f"ttnn.{function}", (), {"bias_tensor": Ref(bias), **_preparation(row)})
 
 
-def _preparation(row: Row) -> dict[str, Any]:
+def _preparation(row: OpRow) -> dict[str, Any]:
     x = row.inputs[0]
     kwargs: dict[str, Any] = {
         "input_memory_config": memory_config(x), "input_layout": layout(x.layout),

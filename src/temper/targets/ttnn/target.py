@@ -26,7 +26,7 @@ from temper.targets.protocol import Load, Phase, Timing
 from temper.targets.ttnn.client import InProcess, Worker, WorkerDied, checked
 from temper.targets.ttnn.constants import evaluate, host_op_runner
 from temper.targets.ttnn.environment import Environment, find
-from temper.targets.ttnn.plan import Plan, make_plan
+from temper.targets.ttnn.plan import CallPlan, make_plan
 
 _numbers = itertools.count()
 
@@ -192,7 +192,7 @@ class TtnnProgram:
         self._on = None
 
 
-def plan_of(program: Program, options: Mapping[str, Any]) -> Plan:
+def plan_of(program: Program, options: Mapping[str, Any]) -> CallPlan:
     """The calls of a program, with the regions that its options ask for."""
     region = 0
     if options["enable_trace"]:

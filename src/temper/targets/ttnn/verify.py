@@ -14,7 +14,7 @@ from temper.options import Options
 from temper.program import Program
 from temper.targets.protocol import Load
 from temper.targets.ttnn.client import checked
-from temper.targets.ttnn.plan import Step, Upload, upload_json
+from temper.targets.ttnn.plan import OpCalls, Upload, upload_json
 from temper.targets.ttnn.target import TtnnProgram, TtnnTarget, server
 from temper.targets.virtual.executor import Executor
 
@@ -32,7 +32,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedProgram:
     """A program's ops one by one, and its outputs end to end."""
 
     program: str
@@ -53,7 +53,7 @@ def verify(
     inputs: Sequence[torch.Tensor],
     *,
     floor: float = 0.99,
-) -> Verified:
+) -> VerifiedProgram:
     """Feed every op what the virtual chip fed it and compare; then the whole program."""
     target = TtnnTarget(program.chip)
     load = Load(program, weights, [None] * len(program.outputs), options)
@@ -73,7 +73,7 @@ def verify(
         for name, ours, theirs in zip(program.outputs, expected, results, strict=True)
     )
     running.close()
-    return Verified(program.name, target.environment.mocked, ops, outputs)
+    return VerifiedProgram(program.name, target.environment.mocked, ops, outputs)
 
 
 def _values(
@@ -92,7 +92,7 @@ def _step(
     running: TtnnProgram,
     program: Program,
     number: int,
-    step: Step,
+    step: OpCalls,
     known: Mapping[str, torch.Tensor],
     floor: float,
 ) -> list[Compared]:

@@ -22,7 +22,7 @@ from temper.targets.virtual import native
 from temper.targets.virtual.values import host_dtype, rounding
 
 Step = Callable[[], Any]
-Kernel = Callable[["Builder", Op, list[torch.Tensor]], Sequence[torch.Tensor]]
+Kernel = Callable[["Emitter", Op, list[torch.Tensor]], Sequence[torch.Tensor]]
 
 KERNELS: dict[str, Kernel] = {}
 
@@ -39,7 +39,7 @@ def kernel(*kinds: str) -> Callable[[Kernel], Kernel]:
 
 
 @dataclass(eq=False)
-class Block:
+class HostBlock:
     """One piece of memory and the live values that lie in it."""
 
     flat: torch.Tensor
@@ -48,7 +48,7 @@ class Block:
     names: set[str] = field(default_factory=set)
 
 
-class Builder:
+class Emitter:
     """The state of one compilation: where every value lies, and the closures so far."""
 
     def __init__(self, program: Program, exact_accumulation: bool = False) -> None:
@@ -58,10 +58,10 @@ class Builder:
         self.steps: list[Step] = []
         self.tensors: dict[str, torch.Tensor] = {}
         self.pool_bytes = 0
-        self._blocks: dict[str, Block] = {}  # value name -> block
-        self._by_address: dict[int, Block] = {}  # storage address -> block
-        self._free: list[Block] = []
-        self._scratch: list[Block] = []
+        self._blocks: dict[str, HostBlock] = {}  # value name -> block
+        self._by_address: dict[int, HostBlock] = {}  # storage address -> block
+        self._free: list[HostBlock] = []
+        self._scratch: list[HostBlock] = []
         self._last_use = program.last_use()
         self._uses: dict[str, int] = {}
         for op in (*program.const_ops, *program.ops):
@@ -92,7 +92,7 @@ class Builder:
         address = tensor.untyped_storage().data_ptr()
         block = self._by_address.get(address)
         if block is None:
-            block = Block(tensor, constant=self._constant)
+            block = HostBlock(tensor, constant=self._constant)
             self._by_address[address] = block
         if tuple(tensor.shape) != self.spec(name).shape:
             tensor = tensor.view(self.spec(name).shape)
@@ -143,10 +143,10 @@ class Builder:
         self.emit(native.strided_copy(copy, tensor))
         return copy
 
-    def _take(self, size_bytes: int) -> Block:
+    def _take(self, size_bytes: int) -> HostBlock:
         count = max(16, -(-size_bytes // 64) * 16)  # whole cache lines of float32
         if self._constant:
-            block = Block(torch.empty(count), constant=True)
+            block = HostBlock(torch.empty(count), constant=True)
         else:
             # Best fit, latest freed first: the block is likely still in the cache. A block more
             # than twice too big is left for a value that needs it.
@@ -158,7 +158,7 @@ class Builder:
             if best is not None:
                 self._free.remove(best)
                 return best
-            block = Block(torch.empty(count))
+            block = HostBlock(torch.empty(count))
             self.pool_bytes += count * 4
         self._by_address[block.flat.untyped_storage().data_ptr()] = block
         return block

@@ -24,7 +24,7 @@ from temper.targets.virtual import (
     kernels_norm,  # noqa: F401  (each module registers its kernels)
     kernels_window,  # noqa: F401  (each module registers its kernels)
 )
-from temper.targets.virtual.builder import Builder, Step
+from temper.targets.virtual.builder import Emitter, Step
 from temper.targets.virtual.values import (
     RANGES,
     exact_input,
@@ -67,11 +67,11 @@ class Executor:
         self._lock = threading.Lock()
         self._prepared = False
         self._weights = weights
-        builder = Builder(program, exact_accumulation)
+        builder = Emitter(program, exact_accumulation)
         with _plain():
             self._build(builder, output_dtypes or [None] * len(program.outputs))
 
-    def _build(self, builder: Builder, dtypes: Sequence[torch.dtype | None]) -> None:
+    def _build(self, builder: Emitter, dtypes: Sequence[torch.dtype | None]) -> None:
         program = self.program
         for name in program.weights:
             builder.add_constant(name, load(self._weight(name), builder.spec(name)))

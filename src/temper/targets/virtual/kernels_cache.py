@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 
 from temper.program import Op
-from temper.targets.virtual.builder import Builder, kernel
+from temper.targets.virtual.builder import Emitter, kernel
 from temper.targets.virtual.fidelity import Part, products, take_part
 from temper.targets.virtual.kernels_matrix import accumulate_bfloat16
 from temper.targets.virtual.values import holds, round_
@@ -18,7 +18,7 @@ from temper.targets.virtual.values import holds, round_
 Tensor = torch.Tensor
 
 
-def _incoming(b: Builder, op: Op, new: Tensor) -> Tensor:
+def _incoming(b: Emitter, op: Op, new: Tensor) -> Tensor:
     """What is written, in the format of the cache."""
     target = b.spec(op.inputs[0]).format
     if holds(target, b.spec(op.inputs[1]).format):
@@ -29,7 +29,7 @@ def _incoming(b: Builder, op: Op, new: Tensor) -> Tensor:
 
 
 @kernel("FillCache")
-def fill_cache(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def fill_cache(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: the first rows of one user's part of the cache, rounded to the cache's format."""
     cache, new = inputs[0], _incoming(b, op, inputs[1])
     target = cache[op.attr("batch_index")][:, : new.shape[2]]
@@ -39,7 +39,7 @@ def fill_cache(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("UpdateCache")
-def update_cache(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def update_cache(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: row slots[u] of user u's part of the cache, rounded to the cache's format."""
     cache, new, slots = inputs[0], _incoming(b, op, inputs[1]), inputs[2]
     users = torch.arange(cache.shape[0])
@@ -57,7 +57,7 @@ def update_cache(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("SdpaDecode")
-def sdpa_decode(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def sdpa_decode(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: as Sdpa, for one query a user over its keys 0 to slots[u], or the last ``window`` of
     them: q and the probabilities are masked as in0, k and v as in1; scores and softmax in float32;
     the probabilities are rounded to bfloat16; the result is rounded once."""
@@ -118,7 +118,7 @@ def _part(x: Tensor, part: Part) -> Tensor:
 
 
 @kernel("CreateQkvHeadsDecode")
-def create_heads(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def create_heads(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: (1, B, (h + 2 kv) d) to q (1, B, h, d), k and v (1, B, kv, d); values as they are."""
     x = inputs[0]
     users = x.shape[-2]
@@ -137,6 +137,6 @@ def create_heads(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("ConcatHeadsDecode")
-def concat_heads(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def concat_heads(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: (1, B, h, d) to (1, B, h d); values as they are."""
     return [b.contiguous(inputs[0]).view(b.spec(op.outputs[0]).shape)]

@@ -12,13 +12,13 @@ import torch.nn.functional as F
 from temper.program import Op
 from temper.program.tensor import BLOCK_FORMATS, INTEGER_FORMATS
 from temper.targets.virtual import native
-from temper.targets.virtual.builder import Builder, kernel
+from temper.targets.virtual.builder import Emitter, kernel
 from temper.targets.virtual.values import holds, to_integer
 
 Tensor = torch.Tensor
 
 
-def convert(b: Builder, op: Op, view: Tensor, *, moved: bool = True, index: int = 0) -> Tensor:
+def convert(b: Emitter, op: Op, view: Tensor, *, moved: bool = True, index: int = 0) -> Tensor:
     """The moved data in the output's format: a view when the format holds every value already.
 
     Rule: values are unchanged; a narrower output format rounds once (floats) or truncates as
@@ -41,7 +41,7 @@ def convert(b: Builder, op: Op, view: Tensor, *, moved: bool = True, index: int 
     return out
 
 
-def as_shape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
+def as_shape(b: Emitter, x: Tensor, shape: Sequence[int]) -> Tensor:
     """The data in another shape: a view if strides allow it, else of a contiguous copy."""
     try:
         return x.view(tuple(shape))
@@ -49,7 +49,7 @@ def as_shape(b: Builder, x: Tensor, shape: Sequence[int]) -> Tensor:
         return b.contiguous(x).view(tuple(shape))
 
 
-def in_place_or_new(b: Builder, op: Op, *positions: int) -> Tensor:
+def in_place_or_new(b: Emitter, op: Op, *positions: int) -> Tensor:
     """The memory of an operand that dies here, or a fresh buffer."""
     for position in positions:
         out = b.in_place(op, position)
@@ -70,7 +70,7 @@ def in_place_or_new(b: Builder, op: Op, *positions: int) -> Tensor:
     "Reshard",
     "Copy",
 )
-def same_values(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def same_values(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: the same values in another place, layout or format."""
     shape = b.spec(op.outputs[0]).shape
     x = inputs[0]
@@ -78,25 +78,25 @@ def same_values(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Reshape")
-def reshape(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def reshape(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: the same values in row-major order under another shape."""
     return [convert(b, op, as_shape(b, inputs[0], b.spec(op.outputs[0]).shape))]
 
 
 @kernel("Permute")
-def permute(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def permute(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; the host keeps a strided view."""
     return [convert(b, op, inputs[0].permute(op.attr("dims")))]
 
 
 @kernel("Transpose")
-def transpose(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def transpose(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; the host keeps a strided view."""
     return [convert(b, op, inputs[0].transpose(*op.attr("dims")))]
 
 
 @kernel("Slice")
-def slice_(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def slice_(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; the host keeps a strided view."""
     begins, ends = op.attr("begins"), op.attr("ends")
     steps = op.attr("steps") or [1] * len(begins)
@@ -105,7 +105,7 @@ def slice_(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Concat")
-def concat(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def concat(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact."""
     out, dim = b.output(op), op.attr("dim")
     parts = [x.to(out.dtype) if x.dtype != out.dtype else x for x in inputs]
@@ -123,7 +123,7 @@ def concat(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Pad")
-def pad(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def pad(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; the filling value is rounded to the output format."""
     x, value = inputs[0], op.attr("value")
     pads = [tuple(p) for p in op.attr("pads")]
@@ -141,7 +141,7 @@ def pad(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("FoldImage")
-def fold_image(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def fold_image(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; padding is zero."""
     x = inputs[0]
     n, c, height, width = x.shape
@@ -163,7 +163,7 @@ def fold_image(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Repeat")
-def repeat(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def repeat(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; repeating dimensions of size one is a view."""
     x, repeats = inputs[0], list(op.attr("repeats"))
     x = x.reshape((1,) * (len(repeats) - x.dim()) + tuple(x.shape))
@@ -173,7 +173,7 @@ def repeat(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("CreateQkvHeads")
-def create_heads(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def create_heads(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; (B, S, (h + 2 kv) d) cut into q, k, v of (B, heads, S, d), as views."""
     x, heads, kv_heads = inputs[0], op.attr("heads"), op.attr("kv_heads")
     x = x.view(x.shape[-3] if x.dim() > 2 else 1, x.shape[-2], heads + 2 * kv_heads, -1)
@@ -184,14 +184,14 @@ def create_heads(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("ConcatHeads")
-def concat_heads(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def concat_heads(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; (B, h, S, d) to (B, S, h d)."""
     joined = as_shape(b, inputs[0].transpose(-3, -2), b.spec(op.outputs[0]).shape)
     return [convert(b, op, joined)]
 
 
 @kernel("Embeddings")
-def embeddings(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def embeddings(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact rows of the table."""
     ids, table = inputs
     ids = as_shape(b, ids, (-1,))
@@ -208,7 +208,7 @@ def embeddings(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Gather")
-def gather(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def gather(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact."""
     x, index = inputs
     dim = op.attr("dim")
@@ -219,7 +219,7 @@ _SCATTERED = {"add": "sum", "multiply": "prod", "amax": "amax", "amin": "amin"}
 
 
 @kernel("Scatter")
-def scatter(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def scatter(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: places written are exact; where several values meet they are reduced in float32 with
     what was there, and rounded once."""
     x, index, src = inputs
@@ -235,7 +235,7 @@ def scatter(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("ArgMax")
-def argmax(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def argmax(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: index of the first greatest (or least) value; without dim, of the flattened tensor."""
     x, dim, keepdim = inputs[0], op.attr("dim"), op.attr("keepdim")
     function = torch.argmax if op.attr("largest") else torch.argmin
@@ -243,7 +243,7 @@ def argmax(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("TopK")
-def topk(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def topk(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact values and their indices; which of several equal values is unspecified."""
     x = inputs[0]
     arguments = (op.attr("k"), op.attr("dim"), op.attr("largest"), op.attr("sorted"))
@@ -253,7 +253,7 @@ def topk(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Sort")
-def sort(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def sort(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact values and their indices, equal values in their order."""
     x, dim, descending = inputs[0], op.attr("dim"), op.attr("descending")
     values, indices = b.output(op, 0), b.output(op, 1)
@@ -264,7 +264,7 @@ def sort(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 def _emit_pair(
-    b: Builder,
+    b: Emitter,
     op: Op,
     values: Tensor,
     indices: Tensor,
@@ -280,14 +280,14 @@ def _emit_pair(
 
 
 @kernel("CumSum")
-def cumsum(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def cumsum(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: running sums in float32, each rounded once."""
     x, dim = inputs[0], op.attr("dim")
     return [b.compute(op, lambda: torch.cumsum(x, dim))]
 
 
 @kernel("Full")
-def full(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def full(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: the value rounded to the output format."""
     out = b.output(op)
     b.emit(partial(out.fill_, op.attr("value")))
@@ -296,7 +296,7 @@ def full(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Arange")
-def arange(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def arange(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: start + i * step, rounded once."""
     bounds = (op.attr("start"), op.attr("end"), op.attr("step"))
     return [b.compute(op, lambda: torch.arange(*bounds, dtype=torch.float64))]

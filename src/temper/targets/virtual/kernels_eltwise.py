@@ -11,7 +11,7 @@ from temper.errors import CompileError
 from temper.program import Op
 from temper.program.tensor import INTEGER_FORMATS
 from temper.targets.virtual import native
-from temper.targets.virtual.builder import Builder, kernel
+from temper.targets.virtual.builder import Emitter, kernel
 from temper.targets.virtual.functions import BINARY, apply, stages
 from temper.targets.virtual.kernels_data import in_place_or_new
 from temper.targets.virtual.values import to_integer
@@ -20,7 +20,7 @@ Tensor = torch.Tensor
 
 
 def _emit(
-    b: Builder,
+    b: Emitter,
     op: Op,
     plan: Callable[[Tensor], Any],
     function: Callable[[], Tensor],
@@ -43,7 +43,7 @@ def _scalar(value: Any) -> Tensor:
 
 
 @kernel("Unary")
-def unary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def unary(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: the whole chain in float32, rounded once."""
     x, chain = inputs[0], stages(op.attr("functions"))
     target = b.spec(op.outputs[0]).format
@@ -57,7 +57,7 @@ def unary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("BinaryNg")
-def binary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def binary(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: post(function(lhs(a), rhs(b))) in float32, rounded once; broadcast as numpy does."""
     name = op.attr("function")
     if name not in BINARY:
@@ -100,7 +100,7 @@ def _operand(value: Any, others: list[Tensor]) -> Tensor:
 
 
 @kernel("Ternary")
-def ternary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def ternary(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: in float32, rounded once. where: a is a zero/non-zero condition; addcmul a + v*b*c;
     addcdiv a + v*b/c; lerp a + c*(b - a); clamp min(max(a, b), c)."""
     name, value = op.attr("function"), op.attr("value")
@@ -131,7 +131,7 @@ def ternary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("RotaryEmbedding")
-def rotary(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def rotary(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: x * cos + rotate_half(x) * sin in float32, rounded once."""
     x, cos, sin = inputs
     target = b.spec(op.outputs[0]).format

@@ -9,7 +9,7 @@ import torch
 from temper.errors import CompileError
 from temper.program import Op
 from temper.program.tensor import INTEGER_FORMATS
-from temper.targets.virtual.builder import Builder, kernel
+from temper.targets.virtual.builder import Emitter, kernel
 from temper.targets.virtual.values import to_integer
 
 Tensor = torch.Tensor
@@ -79,7 +79,7 @@ def bind_argument(argument: Any, inputs: list[Tensor]) -> Any:
 
 
 @kernel("Host")
-def host(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def host(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: torch's own operator on the host's float32 or int64 values; each result is then
     rounded to its value's format. 64-bit integers stay what they are: lowering hands none to the
     chip that its 32 bits do not hold."""

@@ -19,7 +19,7 @@ import torch
 
 from temper.program import Op
 from temper.targets.virtual import native
-from temper.targets.virtual.builder import Builder, kernel
+from temper.targets.virtual.builder import Emitter, kernel
 from temper.targets.virtual.fidelity import Part, products, take_part
 from temper.targets.virtual.functions import Chain, apply, stages
 from temper.targets.virtual.kernels_data import as_shape
@@ -33,7 +33,7 @@ _FEW_ROWS = 4
 _MAX_BATCH_CALLS = 16
 
 
-def masked(b: Builder, name: str | None, x: Tensor, part: Part, *, alone: bool = True) -> Tensor:
+def masked(b: Emitter, name: str | None, x: Tensor, part: Part, *, alone: bool = True) -> Tensor:
     """The operand's part: computed once for constants, at every replay otherwise.
 
     ``alone`` says that no other part of this operand is taken, so that a constant which only this
@@ -67,7 +67,7 @@ def _merge_batch(x: Tensor) -> Tensor | None:
 
 
 def emit_products(
-    b: Builder, out: Tensor, pairs: list[tuple[Tensor, Tensor]], rounded: bool
+    b: Emitter, out: Tensor, pairs: list[tuple[Tensor, Tensor]], rounded: bool
 ) -> None:
     """Emit out = sum of a @ b over the pairs; ``rounded`` follows the bfloat16 Dest."""
     if rounded:
@@ -89,7 +89,7 @@ def accumulate_bfloat16(pairs: list[tuple[Tensor, Tensor]], shape: torch.Size) -
     return dest
 
 
-def _emit_product(b: Builder, out: Tensor, left: Tensor, right: Tensor, add: bool) -> None:
+def _emit_product(b: Emitter, out: Tensor, left: Tensor, right: Tensor, add: bool) -> None:
     flat = _merge_rows(out)
     if flat is not None and all(size == 1 for size in right.shape[:-2]):
         matrix = (
@@ -122,7 +122,7 @@ def _merge_rows(x: Tensor) -> Tensor | None:
         return None
 
 
-def _emit_batched(b: Builder, out: Tensor, left: Tensor, right: Tensor, add: bool) -> None:
+def _emit_batched(b: Emitter, out: Tensor, left: Tensor, right: Tensor, add: bool) -> None:
     """bmm over all batches at once, or a call for each outer batch when heads are views."""
     o, x, y = (_merge_batch(t) for t in (out, left, right))
     if o is not None and x is not None and y is not None:
@@ -140,7 +140,7 @@ def _emit_batched(b: Builder, out: Tensor, left: Tensor, right: Tensor, add: boo
 
 
 def emit_epilogue(
-    b: Builder, out: Tensor, bias: Tensor | None, chain: Chain, format_name: str
+    b: Emitter, out: Tensor, bias: Tensor | None, chain: Chain, format_name: str
 ) -> None:
     """Emit, in place: + bias along the last dimension, the activations, the one rounding."""
     step = native.epilogue(out, out, bias, chain, format_name)
@@ -154,7 +154,7 @@ def emit_epilogue(
     b.finish(out, format_name)
 
 
-def _column_major(b: Builder, weight: Tensor) -> Tensor:
+def _column_major(b: Emitter, weight: Tensor) -> Tensor:
     """The same matrix with its columns contiguous in memory, copied once per version."""
     if weight.dim() != 2 or not weight.is_contiguous():
         return weight
@@ -169,7 +169,7 @@ def _zip_right(first: torch.Size, second: torch.Size) -> list[tuple[int, int]]:
 
 
 @kernel("Matmul")
-def matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def matmul(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: this file's; bias (N) is added before the activations."""
     left = inputs[0] if inputs[0].dim() > 1 else inputs[0].unsqueeze(0)
     right = inputs[1] if inputs[1].dim() > 1 else inputs[1].unsqueeze(1)
@@ -198,7 +198,7 @@ def matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("SparseMatmul")
-def sparse_matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def sparse_matmul(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: as Matmul, for each expert whose sparsity is not zero; zeros for the others."""
     left, right, sparsity = inputs
     parts = products(op.attr("fidelity"), *(b.spec(name).format for name in op.inputs[:2]))
@@ -232,7 +232,7 @@ def sparse_matmul(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Sdpa")
-def sdpa(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def sdpa(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: softmax(q k^T * scale + mask) v; q and the probabilities are masked as in0, k and v as
     in1; scores and softmax in float32; the probabilities are rounded to bfloat16, as the chip keeps
     them between its two matmuls; the result is rounded once. A query whose keys are all closed by
@@ -281,7 +281,7 @@ def _shared(x: Tensor, shared: int) -> Tensor:
     return x if shared == 1 else x.unsqueeze(2)
 
 
-def _emit_probabilities(b: Builder, scores: Tensor, scale: float, mask: Tensor | None) -> None:
+def _emit_probabilities(b: Emitter, scores: Tensor, scale: float, mask: Tensor | None) -> None:
     step = native.softmax(scores, scores, scale, mask, "bfloat16", "attention")
     if step is not None:
         b.emit(step)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from temper.errors import CompileError
 from temper.program import Op
 from temper.targets.virtual import native
-from temper.targets.virtual.builder import Builder, kernel
+from temper.targets.virtual.builder import Emitter, kernel
 from temper.targets.virtual.functions import apply, stages
 from temper.targets.virtual.kernels_data import as_shape, in_place_or_new
 
@@ -43,7 +43,7 @@ def _prod(x: Tensor, dims: list[int]) -> Tensor:
 
 
 @kernel("Reduce")
-def reduce(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def reduce(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: reduced in float32 over the dims (all when none are named), rounded once. The chip's
     partial sums in a bfloat16 Dest are not followed."""
     name, x = op.attr("function"), inputs[0]
@@ -57,7 +57,7 @@ def reduce(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Softmax")
-def softmax(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def softmax(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: softmax(x * scale + mask) in float32 with the maximum taken off, rounded once."""
     x, dim, scale = inputs[0], op.attr("dim"), op.attr("scale")
     mask = inputs[1] if len(inputs) > 1 else None
@@ -77,7 +77,7 @@ def softmax(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("LayerNorm")
-def layer_norm(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def layer_norm(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: x + residual, then (x - mean) / sqrt(var + eps) * weight + bias over the last
     dimension (rms: x / sqrt(mean(x^2) + eps) * weight + bias), activations, all in float32,
     rounded once."""
@@ -108,7 +108,7 @@ def layer_norm(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("GroupNorm")
-def group_norm(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def group_norm(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: x (N, 1, H*W, C) normalised over H*W and the channels of each group, scaled and
     shifted a channel, in float32, rounded once."""
     named = named_operands(op, inputs, ("x", "weight", "bias"))
@@ -125,7 +125,7 @@ def group_norm(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("BatchNorm")
-def batch_norm(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def batch_norm(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: (x - mean) / sqrt(var + eps) * weight + bias a channel of (N, C, H, W), in float32,
     rounded once."""
     named = named_operands(op, inputs, ("x", "mean", "var", "weight", "bias"))
@@ -141,5 +141,5 @@ def batch_norm(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     return [b.compute(op, compute, out=b.in_place(op, 0))]
 
 
-def _vector(b: Builder, tensor: Tensor | None, size: int) -> Tensor | None:
+def _vector(b: Emitter, tensor: Tensor | None, size: int) -> Tensor | None:
     return None if tensor is None else as_shape(b, tensor, (size,))

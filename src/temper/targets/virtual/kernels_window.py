@@ -17,7 +17,7 @@ from temper.errors import CompileError
 from temper.program import Op
 from temper.program.tensor import BLOCK_FORMATS
 from temper.targets.virtual import native
-from temper.targets.virtual.builder import Builder, kernel
+from temper.targets.virtual.builder import Emitter, kernel
 from temper.targets.virtual.fidelity import products
 from temper.targets.virtual.functions import apply, stages
 from temper.targets.virtual.kernels_data import as_shape, convert
@@ -29,7 +29,7 @@ Tensor = torch.Tensor
 _PREPACK_ELEMENTS = 1 << 17
 
 
-def image(b: Builder, op: Op, x: Tensor, channels: int) -> Tensor:
+def image(b: Emitter, op: Op, x: Tensor, channels: int) -> Tensor:
     """The flat operand as (N, C, H, W) in channels-last memory."""
     shape = (op.attr("batch"), op.attr("in_h"), op.attr("in_w"), channels)
     return as_shape(b, x, shape).permute(0, 3, 1, 2)
@@ -44,7 +44,7 @@ def _padding(op: Op) -> tuple[list[int], list[int] | None]:
 
 
 @kernel("PrepareConvWeight")
-def prepare_weight(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def prepare_weight(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: (O, C/groups, kh, kw), or (O, C/groups, k) of one dimension, laid out as
     (1, 1, kh*kw*C/groups, O), a transposed (C, O/groups, kh, kw) as (1, 1, kh*kw*C, O/groups); a
     block format shares its exponents along O, as the prepared matrix
@@ -54,7 +54,7 @@ def prepare_weight(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     return [convert(b, op, as_shape(b, weight, b.spec(op.outputs[0]).shape))]
 
 
-def _weight(b: Builder, op: Op, x: Tensor, transposed: bool) -> Tensor:
+def _weight(b: Emitter, op: Op, x: Tensor, transposed: bool) -> Tensor:
     """The weight as torch takes it, whether prepared or not."""
     kh, kw = op.attr("kernel")
     inside, outside = op.attr("in_channels"), op.attr("out_channels")
@@ -69,7 +69,7 @@ def _weight(b: Builder, op: Op, x: Tensor, transposed: bool) -> Tensor:
     return as_shape(b, x, (kh, kw, logical[1], logical[0])).permute(3, 2, 0, 1)
 
 
-def _convolution(b: Builder, op: Op, inputs: list[Tensor], transposed: bool) -> list[Tensor]:
+def _convolution(b: Emitter, op: Op, inputs: list[Tensor], transposed: bool) -> list[Tensor]:
     formats = [b.spec(name).format for name in op.inputs[:2]]
     chain, target = stages(op.attr("activations")), b.spec(op.outputs[0]).format
     padding, explicit = _padding(op)
@@ -115,7 +115,7 @@ def _convolution(b: Builder, op: Op, inputs: list[Tensor], transposed: bool) -> 
 
 
 def _call(
-    b: Builder,
+    b: Emitter,
     op: Op,
     x: Tensor,
     w: Tensor,
@@ -150,7 +150,7 @@ def _call(
 
 
 def _prepacked(
-    b: Builder, op: Op, x: Tensor, w: Tensor, padding: list[int], explicit: list[int] | None
+    b: Emitter, op: Op, x: Tensor, w: Tensor, padding: list[int], explicit: list[int] | None
 ) -> Callable[[], Tensor]:
     """A convolution whose weight is put into oneDNN's own order once per version of the weights;
     otherwise oneDNN reorders it at every call, a fifth of the time of ResNet's last layers."""
@@ -201,20 +201,20 @@ def _exact(op: Op, pairs: list[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 @kernel("Conv2d")
-def conv2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def conv2d(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: operands masked by the fidelity, products summed in float32 (see kernels_matrix for
     the bfloat16 Dest), + bias, activations, rounded once."""
     return _convolution(b, op, inputs, transposed=False)
 
 
 @kernel("ConvTranspose2d")
-def conv_transpose2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def conv_transpose2d(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: as Conv2d, with the windows scattered; the weight is (C, O/groups, kh, kw)."""
     return _convolution(b, op, inputs, transposed=True)
 
 
 @kernel("Pool2d")
-def pool2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def pool2d(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: max is exact; avg sums in float32, divides by the window (or the divisor, or the
     values without padding) and rounds once."""
     x = image(b, op, inputs[0], op.attr("channels"))
@@ -256,7 +256,7 @@ def pool2d(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 
 
 @kernel("Upsample")
-def upsample(b: Builder, op: Op, inputs: list[Tensor]) -> list[Tensor]:
+def upsample(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: x (N, H, W, C); nearest is exact, the others weigh in float32 and round once."""
     x, mode = inputs[0].permute(0, 3, 1, 2), op.attr("mode")
     size = list(b.spec(op.outputs[0]).shape[1:3])
