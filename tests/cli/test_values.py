@@ -58,7 +58,7 @@ def test_a_wrong_value_names_its_option_and_what_is_allowed(
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        ("explain", "missing argument 'MODEL'"),
+        ("explain", "temper explain needs a model"),
         ("bench m.py:make --trils 3", "Did you mean '--trials'?"),
         ("report run --by colour", "'colour' is not one of 'op', 'module', 'line', 'bound'"),
         ("weights sort", "no such command 'sort'"),

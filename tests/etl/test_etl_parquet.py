@@ -19,7 +19,8 @@ from temper import etl
 from temper.errors import BadFileError
 from temper.etl import decode, kernel, kernel_types
 from temper.etl.execute import Position
-from temper.etl.sources import Input, open_sources
+from temper.etl.inputs import open_sources
+from temper.etl.sources import Input
 
 pytestmark = pytest.mark.skipif(not kernel.native(), reason="needs the native kernels")
 

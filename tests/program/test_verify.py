@@ -10,7 +10,7 @@ import pytest
 from random_programs import small_program
 
 from temper.errors import CompileError
-from temper.program import DRAM, SRAM, Memory, Op, Program, TensorSpec, problems, verify
+from temper.program import SRAM, Memory, Op, Program, TensorSpec, problems, verify
 
 
 def with_value(name: str, spec: TensorSpec) -> Callable[[Program], Program]:
@@ -88,7 +88,6 @@ def test_a_sound_program_has_no_problems() -> None:
             "B of SRAM a core",
         ),
         (with_value("1", TensorSpec((65536, 1024), memory=SRAM)), "B of SRAM"),
-        (with_value("1", TensorSpec((2**20, 2**14), memory=DRAM)), "B of DRAM"),
     ],
 )
 def test_each_mistake_is_named(change: Callable[[Program], Program], words: str) -> None:

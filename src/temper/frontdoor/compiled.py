@@ -128,11 +128,14 @@ def compile(
 
 
 def warmup(model: Any, *inputs: Any, iterations: int = 3, **kwargs: Any) -> Any:
-    """Call the model a few times, so that compile, program cache and trace are behind you."""
+    """Call the model a few times, so that compile, program cache and trace are behind you.
+
+    Gradients are as the caller has them: a call under ``torch.no_grad()`` is another one than a
+    call without, and is compiled for itself.
+    """
     if iterations < 1:
         raise UsageError("warmup needs at least one iteration")
     output = None
-    with torch.no_grad():
-        for _ in range(iterations):
-            output = model(*inputs, **kwargs)
+    for _ in range(iterations):
+        output = model(*inputs, **kwargs)
     return output

@@ -166,8 +166,7 @@ def _spec_problems(spec: TensorSpec, chip: Chip | None, whole: bool) -> Iterator
             yield from _shard_problems(spec, memory.grid, memory.shard, chip, whole)
     elif memory.buffer == "sram":
         yield from _too_large(spec.size_bytes, chip.sram_usable_bytes * chip.compute_cores, "SRAM")
-    if memory.buffer == "dram":
-        yield from _too_large(spec.size_bytes, chip.dram_bank_bytes * chip.dram_banks, "DRAM")
+    # What is too large for DRAM is told by the memory walk, with its arithmetic and ways out.
 
 
 def _shard_problems(

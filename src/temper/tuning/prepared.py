@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import io
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -23,10 +24,10 @@ DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32, "keep": None}
 def prepared(source: Source, batch: int | None, dtype: str = "bfloat16") -> Loaded:
     """The model in the dtype it shall run in; ``keep`` leaves it as the callable made it.
 
-    What the callable prints is dropped, so that it does not mix with JSON.
+    What the callable prints goes to standard error, so that it does not mix with JSON.
     """
     torch.manual_seed(0)
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(sys.stderr):
         loaded = load(source, batch)
     wanted = DTYPES[dtype]
     if wanted is None:
