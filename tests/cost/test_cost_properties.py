@@ -59,7 +59,7 @@ def cost(kind, chip: Chip, rows: int, columns: int, fmt: str, memory: Memory) ->
 
 
 @given(kind=KIND, chip=CHIP, rows=SIDE, columns=SIDE, fmt=FORMAT, memory=MEMORY)
-@settings(max_examples=400, deadline=None)
+@settings(derandomize=True, max_examples=400, deadline=None)
 def test_random_ops_obey_physics(kind, chip, rows, columns, fmt, memory) -> None:
     found = cost(kind, chip, rows, columns, fmt, memory)
     time_ns = found.kernel_ns
@@ -77,7 +77,7 @@ def test_random_ops_obey_physics(kind, chip, rows, columns, fmt, memory) -> None
 
 
 @given(kind=KIND, rows=SIDE, columns=SIDE, fmt=FORMAT, memory=MEMORY)
-@settings(max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=200, deadline=None)
 def test_the_newer_board_is_never_slower_when_free_to_choose(
     kind, rows, columns, fmt, memory
 ) -> None:
@@ -88,7 +88,7 @@ def test_the_newer_board_is_never_slower_when_free_to_choose(
 
 
 @given(kind=st.sampled_from([k for k in OPS if k[2] == 1]), chip=CHIP, rows=st.integers(0, 8))
-@settings(max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 def test_ops_without_elements_cost_nothing(kind, chip, rows) -> None:
     empty = TensorSpec((rows, 0))
     op = Op(kind[0], ("x",), ("y",), kind[1])
@@ -117,7 +117,7 @@ FUNCTIONS = st.lists(st.sampled_from(["relu", "gelu", "exp", "sqrt"]), min_size=
 
 
 @given(chip=CHIP, sides=CHAINS, functions=FUNCTIONS, traced=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(derandomize=True, max_examples=60, deadline=None)
 def test_a_program_takes_at_least_its_longest_chain_and_at_most_the_sum(
     chip, sides, functions, traced
 ) -> None:
@@ -134,7 +134,7 @@ def test_a_program_takes_at_least_its_longest_chain_and_at_most_the_sum(
 
 
 @given(chip=CHIP, sides=CHAINS, functions=FUNCTIONS)
-@settings(max_examples=40, deadline=None)
+@settings(derandomize=True, max_examples=40, deadline=None)
 def test_what_two_settings_share_cancels_in_their_ratio(chip, sides, functions) -> None:
     ops = estimate(program(chip, sides, functions)).ops
     assert ratio(ops, ops) == pytest.approx((1.0, 1.0, 1.0))
