@@ -3,7 +3,8 @@
     temper run examples/pytorch/mnist_performant.py [--batch 32]
 
 The imports are those of a card's machine; without the card `temper run` stands in for them.
-With `--clock device` the times shown are modelled device and transfer time.
+With `--clock device` the times shown are modelled device and transfer time, and measured time of
+what the script does in between.
 """
 
 from __future__ import annotations

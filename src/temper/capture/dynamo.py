@@ -13,12 +13,14 @@ import os
 import random
 import weakref
 from collections import OrderedDict, deque
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch._dynamo import config
+from torch._dynamo.callback import CompilationCallbackHandler
 from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.guards import GuardBuilder
@@ -30,6 +32,8 @@ from torch._guards import TracingContext
 from torch.fx import _symbolic_trace
 from torch.fx.graph_module import _loader
 from torch.nn.modules import module, transformer
+
+from temper import clock
 
 _SETTINGS = {
     # Recurrent layers are captured; by default Dynamo leaves them to eager torch.
@@ -62,6 +66,19 @@ def settle_dynamo() -> None:
     _read_with_care()
     _let_floats_vary()
     _trust_masks()
+    _time_tracing()
+
+
+def _time_tracing() -> None:
+    """Tracing counts as compiling; Dynamo's own callbacks for it are lost at every reset."""
+    install = CompilationCallbackHandler.install_callbacks
+
+    @contextmanager
+    def timed(self: CompilationCallbackHandler, *args: Any, **kwargs: Any) -> Iterator[None]:
+        with clock.compiling, install(self, *args, **kwargs):
+            yield
+
+    CompilationCallbackHandler.install_callbacks = timed  # type: ignore[method-assign]
 
 
 def _tell_zeros_apart() -> None:

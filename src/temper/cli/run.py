@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from temper.cli.model import target_option
+from temper.cli.values import Whole
+from temper.errors import UsageError
 
 
 @click.command(
@@ -17,14 +19,25 @@ from temper.cli.model import target_option
     type=click.Choice(["wall", "device", "both"]),
     default="wall",
     show_default=True,
-    help="What the script's time functions show: real time; modelled device and transfer time; "
-    "or modelled device time and real time for the rest.",
+    help="What the script's time functions show: real time; modelled device and transfer time, "
+    "and real time of the script's own work; or both, with compiling too.",
+)
+@click.option(
+    "--draw",
+    type=Whole(0),
+    metavar="SEED",
+    help="Draw the modelled times of this run from the model's band, with --clock device or both.",
 )
 @click.option("-m", "as_module", is_flag=True, help="Run a module, as python -m does.")
 @click.argument("script")
 @click.argument("args", nargs=-1, type=click.UNPROCESSED)
 def command(
-    chip: str | None, clock: str, as_module: bool, script: str, args: tuple[str, ...]
+    chip: str | None,
+    clock: str,
+    draw: int | None,
+    as_module: bool,
+    script: str,
+    args: tuple[str, ...],
 ) -> None:
     """Run a Python script or module with torch_xla, tt_torch, tracy, pybuda and forge at hand.
 
@@ -37,9 +50,12 @@ def command(
       temper run examples/pytorch/mnist_performant.py
       temper run --chip p150 script.py --batch 32
       temper run --clock device benchmark.py
+      temper run --clock device --draw 1 benchmark.py
       temper run --target ttnn script.py
       temper run -m pytest -q tests/test_model.py
     """
     from temper.compat.runner import run_script
 
-    run_script(script, args, chip=chip, clock=clock, as_module=as_module)
+    if draw is not None and clock == "wall":
+        raise UsageError("--draw is about modelled time", try_="--clock device")
+    run_script(script, args, chip=chip, clock=clock, draw=draw, as_module=as_module)

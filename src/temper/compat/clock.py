@@ -13,7 +13,7 @@ from temper import clock
 from temper.errors import UsageError
 
 _NAMES = ("perf_counter", "monotonic", "time")
-# What waits for real events: with a clock that stands still its deadlines would never come.
+# What waits for real events: its deadlines are of real time.
 _WAITING = frozenset(
     ("asyncio", "concurrent", "execnet", "multiprocessing", "queue", "selectors", "socket",
      "socketserver", "subprocess", "threading")
@@ -25,52 +25,49 @@ _lock = threading.Lock()
 class VirtualTime:
     """Nanoseconds since installation as the mode counts them; never runs backwards.
 
-    device: modelled device and transfer time, and what the script itself slept.
-    both: that, and real time, less the real time that went into simulating the device.
+    device: modelled device and transfer time, and the real time of the script's own work between
+    device calls: neither simulating the device nor compiling for it takes any.
+    both: the same, and compiling takes its real time.
     """
 
     def __init__(self, mode: str) -> None:
-        self.mode = mode
-        self.slept_ns = 0.0
-        self._started = clock.wall_ns()
+        self._own = (clock.simulating, clock.compiling)[: 2 if mode == "device" else 1]
         self._modelled = clock.elapsed_ns()
-        self._spent = clock.spent_ns()
+        self._started = self._host_ns()
         self._last = 0
 
+    def _host_ns(self) -> int:
+        return clock.wall_ns() - sum(work.total_ns() for work in self._own)
+
     def now_ns(self) -> int:
-        passed = clock.elapsed_ns() - self._modelled
-        if self.mode == "device":
-            passed += self.slept_ns
-        else:
-            passed += clock.wall_ns() - self._started - (clock.spent_ns() - self._spent)
+        """What the script's clock shows."""
+        passed = clock.elapsed_ns() - self._modelled + self._host_ns() - self._started
         with _lock:
             self._last = max(self._last, int(passed))
             return self._last
 
 
-def install(mode: str) -> None:
-    """Replace the time module's clocks for the script; Temper's own measurements stay real."""
+def install(mode: str, draw: int | None = None) -> None:
+    """Replace the time module's clocks for the script; Temper's own measurements stay real.
+
+    With ``draw``, a seed, modelled times are one draw from their band instead of its middle.
+    """
     if mode not in clock.MODES:
         raise UsageError(f"no clock {mode!r}", allowed=clock.MODES)
     uninstall()
     clock.set_mode(mode)
     if mode == "wall":
         return
+    clock.set_draw(draw)
     virtual = VirtualTime(mode)
     for name in _NAMES:
         _real[name], _real[f"{name}_ns"] = getattr(time, name), getattr(time, f"{name}_ns")
-    _real["sleep"] = time.sleep
     for name in _NAMES:
         whole = _real[f"{name}_ns"]
         base_ns = whole()
         setattr(time, f"{name}_ns", _reader(virtual, whole, base_ns, 1))
         setattr(time, name, _reader(virtual, _real[name], base_ns, 1e9))
 
-    def sleep(seconds: float) -> None:
-        _real["sleep"](seconds)
-        virtual.slept_ns += seconds * 1e9
-
-    time.sleep = sleep  # type: ignore[assignment]
     _refresh_timeit()
 
 
@@ -82,6 +79,7 @@ def uninstall() -> None:
         _real.clear()
         _refresh_timeit()
     clock.set_mode("wall")
+    clock.set_draw(None)
 
 
 def _reader(

@@ -19,18 +19,22 @@ from temper.errors import TemperError, UsageError
 
 
 def run_script(
-    script: str, args: Sequence[str], *, chip: str | None, clock: str, as_module: bool
+    script: str,
+    args: Sequence[str],
+    *,
+    chip: str | None,
+    clock: str,
+    draw: int | None,
+    as_module: bool,
 ) -> None:
     """Never returns differently from ``python script args``: same argv, path and exit code."""
     if chip is not None:
         os.environ["TEMPER_CHIP"] = chips.get(chip).name
     install.install()
-    os.environ.update(children.environment(clock))
-    virtual_clock.install(clock)
+    os.environ.update(children.environment(clock, draw))
+    virtual_clock.install(clock, draw)
     if clock != "wall":
-        shown = "modelled device and transfer time"
-        shown += "" if clock == "device" else ", and real time for the rest"
-        print(f"temper: --clock {clock}: the script's clock shows {shown}", file=sys.stderr)
+        print(f"temper: --clock {clock}: {_shown(clock, draw)}", file=sys.stderr)
     try:
         if as_module:
             _module(script, args)
@@ -48,6 +52,22 @@ def run_script(
         sys.exit(1)
     finally:
         virtual_clock.uninstall()
+
+
+def _shown(clock: str, draw: int | None) -> str:
+    """What the script's clock shows, and why modelled calls do not scatter."""
+    rest = "its own work on the host" if clock == "device" else "its own work and compiling"
+    if draw is None:
+        spread = (
+            "calls of one program take the same modelled time, without the scatter of a card; "
+            "--draw SEED takes another time from the model's band"
+        )
+    else:
+        spread = f"modelled times are draw {draw} from their band"
+    return (
+        "the script's clock shows modelled device and transfer time, and real time of "
+        f"{rest}; {spread}"
+    )
 
 
 def _file(script: str, args: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch._dynamo.convert_frame import compile_lock
 
+from temper import clock
 from temper.capture.capture import capture_fx
 from temper.capture.dynamo import forget_sources, settle_dynamo
 from temper.compiler.pipeline import build
@@ -84,7 +85,7 @@ class _Graph:
         numbers = self._numbers.values(inputs) if self._numbers else None
         found = self._by_shape.get(self._key(inputs, numbers))
         if found is None:
-            with compile_lock:
+            with clock.compiling, compile_lock:
                 found = self._by_shape.get(self._key(inputs, numbers))
                 if found is None:
                     found = self._compile(inputs, numbers)
@@ -94,11 +95,12 @@ class _Graph:
                         oldest = min(self._by_shape, key=lambda k: self._by_shape[k].used)
                         del self._by_shape[oldest]
         found.used = next(self._clock)
-        if numbers is None:
-            return tuple(found(inputs))
-        made = found([*inputs, *self._numbers.tensors(numbers)])
-        self._numbers.fill(made, numbers)
-        return tuple(made)
+        with clock.simulating:
+            if numbers is None:
+                return tuple(found(inputs))
+            made = found([*inputs, *self._numbers.tensors(numbers)])
+            self._numbers.fill(made, numbers)
+            return tuple(made)
 
     def _key(self, inputs: Sequence[Any], numbers: list[Any] | None) -> tuple[Any, ...]:
         """What a program holds for."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from temper import clock
 from temper.compiler.pipeline import Built
 from temper.frontdoor.language.conversation import Conversation, Store
 from temper.frontdoor.language.entry import StepEntry
@@ -52,7 +53,8 @@ class StepRunner:
         """One step of a conversation; ``build`` makes its program at the first one of its kind."""
         entry = self._entries.get(kind)
         if entry is None or entry.stale():
-            built = build()
+            with clock.compiling:
+                built = build()
             graph = LoadedGraph(built, len(self._entries), self._place(conversation))
             if self._keep is not None:
                 self._keep(graph)
