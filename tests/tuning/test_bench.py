@@ -13,8 +13,11 @@ from click.testing import CliRunner
 from tiny import make, mutating, noisy
 
 import temper
+from temper import clock
 from temper.cli.bench import command
 from temper.errors import BadFileError, TemperError, UsageError
+from temper.report.compare import compare
+from temper.run.opening import open_profile
 from temper.tuning import baseline
 from temper.tuning.bench_json import as_json
 from temper.tuning.expected import parse
@@ -164,3 +167,51 @@ def test_the_command_compares_two_settings_side_by_side() -> None:
     assert versus["result"]["modelled"]["device_ns"] > made["temper"]["modelled"]["device_ns"]
     # A busy host may disturb the calls; then no speed-up is claimed.
     assert versus["refused"] == (ran.exit_code == 1) == (versus["measured"] is None)
+
+
+class _Looped(torch.nn.Module):
+    """Three calls of one graph, with Python in between."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(64, 64)
+
+    def step(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.linear(x))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for _ in range(3):
+            x = self.step(x)
+            torch._dynamo.graph_break()
+        return x
+
+
+class _WithHostOp(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x) + torch.linalg.svdvals(x[:8, :8]).sum()
+
+
+@pytest.mark.parametrize("traced", [False, True])
+@pytest.mark.parametrize("kind", [_Looped, _WithHostOp])
+def test_bench_and_diff_show_the_same_time_of_one_call(
+    kind: Any, traced: bool, tmp_path: Path
+) -> None:
+    model, inputs = kind().eval(), torch.randn(32, 64)
+    found = temper.bench(model, inputs, options={"enable_trace": traced}, **QUICK)
+    compiled = temper.compile(model, enable_trace=traced)
+    with torch.no_grad():
+        temper.warmup(compiled, inputs, iterations=4)
+        before = clock.elapsed_ns()
+        with temper.profile(tmp_path / "run"):
+            compiled(inputs)
+        passed = clock.elapsed_ns() - before
+    assert found.modelled is not None
+    assert found.modelled.call_ns == pytest.approx(passed, rel=1e-9)  # the device clock's advance
+    profile = open_profile(tmp_path / "run")
+    shown = compare(profile, profile)
+    # A profile knows graphs and not the model: of one that a call runs thrice it shows one run.
+    assert shown.before_total_ns * shown.before.calls == pytest.approx(passed, rel=1e-6)

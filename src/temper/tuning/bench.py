@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from temper.cost import ProgramCost
 from temper.errors import TemperError, UsageError
 from temper.machine.telemetry import CardRecorder
 from temper.tuning.expected import Expected
@@ -122,13 +123,14 @@ def bench_all(
         raise UsageError("bench needs at least 2 trials, 1 iteration and a positive time")
     findings = [_probed(s) if lint else [] for s in subjects]
     warmups: list[list[float]] = []
-    outputs = []
+    outputs, costs = [], []
     with torch.no_grad():
         for one in subjects:
             progress(f"warming up {_label(one)}")
-            times, output = _warm_up(one, seconds)
-            warmups.append(times)
+            warmups.append(_warm_up(one, seconds))
+            output, cost = one.run_counted()
             outputs.append(size_bytes(output))
+            costs.append(cost)
         counts = [
             iterations or _fitting(times[-1], trials, seconds / len(subjects)) for times in warmups
         ]
@@ -156,7 +158,7 @@ def bench_all(
             tuple(warmups[index]),
             warmed,
             warmups[index][0],
-            _modelled(one),
+            _modelled(costs[index]),
             tuple(found),
             cards=tuple(recorder.summary()),
         )
@@ -187,19 +189,19 @@ def _probed(one: Subject) -> list[Smell]:
         ) from error
 
 
-def _warm_up(one: Subject, seconds: float) -> tuple[list[float], Any]:
+def _warm_up(one: Subject, seconds: float) -> list[float]:
     """At least three calls, more until steady; gives up when the time is spent."""
     times: list[float] = []
     started = time.perf_counter()
     while True:
         before = time.perf_counter_ns()
-        output = one.run()
+        one.run()
         times.append(float(time.perf_counter_ns() - before))
         if len(times) >= MIN_WARMUP + 1 and steady(times):
-            return times, output
+            return times
         late = time.perf_counter() - started > seconds
         if len(times) >= _MAX_WARMUP or (late and len(times) > 2 * MIN_WARMUP):
-            return times, output
+            return times
 
 
 def _timed(one: Subject, count: int) -> tuple[float, ...]:
@@ -216,8 +218,7 @@ def _fitting(call_ns: float, trials: int, seconds: float) -> int:
     return max(1, min(_ITERATIONS, int(seconds * 1e9 / max(call_ns, 1.0) / trials)))
 
 
-def _modelled(one: Subject) -> Modelled | None:
-    costs = one.costs()
+def _modelled(costs: Sequence[ProgramCost]) -> Modelled | None:
     if not costs:
         return None
     names = ("device_ns", "device_low_ns", "device_high_ns",

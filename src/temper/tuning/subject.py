@@ -42,11 +42,16 @@ class Subject:
     def run(self) -> Any:
         return self.call(*self.inputs, **self.kwargs)
 
-    def costs(self) -> list[ProgramCost]:
-        """Modelled cost of each graph of one steady call; empty for what we did not compile."""
-        if self.compiled is None:
-            return []
-        return [graph.cost() for graph in self.compiled.loaded]
+    def run_counted(self) -> tuple[Any, list[ProgramCost]]:
+        """One call, and the modelled costs of the graphs in it, as often as it called each.
+
+        Empty for what we did not compile.
+        """
+        graphs = self.compiled.loaded if self.compiled else []
+        before = [graph.stats.calls for graph in graphs]
+        made = self.run()
+        counts = [graph.stats.calls - b for graph, b in zip(graphs, before, strict=True)]
+        return made, [g.cost() for g, n in zip(graphs, counts, strict=True) for _ in range(n)]
 
 
 def subject(
