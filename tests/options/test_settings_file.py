@@ -36,7 +36,11 @@ def test_the_nearest_file_decides_and_each_value_tells_where_it_is_from(
     assert resolve()["optimization_level"] == 0
     with pytest.raises(SystemExit):
         main(["options", "chip"])
-    assert f"chip = p100, from {inner / 'temper.toml'}" in capsys.readouterr().out.replace("\n", "")
+    shown = capsys.readouterr().out
+    assert f"chip = p100  from {inner / 'temper.toml'}\n" in shown
+    with pytest.raises(SystemExit):
+        main(["options", "trace"])
+    assert "enable_trace = false  from default\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -129,3 +130,27 @@ def test_weight_formats_of_a_file_reach_the_compiler(capsys: pytest.CaptureFixtu
     assert "UserWarning" not in err
     code, _, err = typed(capsys, "passes", f"{TINY}:make", "-O", "weight_dtype_overrides=no.json")
     assert (code, err) == (2, "temper: no weight override file no.json\n")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 has no tomllib")
+def test_bench_compare_and_advise_take_what_the_user_keeps(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TEMPER_CHIP", raising=False)
+    Path("temper.toml").write_text('chip = "p100"\nlevel = 1\nenable_trace = true\n')
+    model = f"{TINY}:make"
+    quick = ("--trials", "2", "--iterations", "1", "--seconds", "1")
+    made = json.loads(typed(capsys, "bench", model, *quick, "--json")[1])
+    assert made["temper"]["chip"] == "p100"
+    assert made["temper"]["settings"] == {
+        "optimization_level": 1, "enable_trace": True, "chip": "p100",
+    }  # fmt: skip
+    made = json.loads(typed(capsys, "bench", model, *quick, "--level", "0", "--json")[1])
+    assert made["temper"]["settings"]["optimization_level"] == 0  # what is typed is stronger
+    words = ("-b", "chip=n150", "-b", "level=2", "--no-accuracy", "--json")
+    made = json.loads(typed(capsys, "compare", model, *words)[1])
+    assert (made["before"]["chip"], made["after"]["chip"]) == ("p100", "n150")
+    own = typed(capsys, "compare", model, "-a", "level=1", "-b", "level=2", *words[4:])[1]
+    assert json.loads(own)["before"]["call_ns"] == made["before"]["call_ns"]
+    made = json.loads(typed(capsys, "advise", model, "--quiet", "--json")[1])
+    assert [board["chip"] for board in made["boards"]] == ["p100"]

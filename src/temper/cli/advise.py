@@ -8,7 +8,7 @@ import click
 
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.progress import progress, quiet_option
-from temper.cli.values import Number, Whole
+from temper.cli.values import Number, Whole, kept_chip
 
 
 @click.command(
@@ -16,7 +16,12 @@ from temper.cli.values import Number, Whole
     "'temper advise model.py:make --chip n150 --chip p150 --min-pcc 0.999 --html advice.html'"
 )
 @click.argument("model")
-@click.option("--chip", "boards", multiple=True, help="A board to ask about (default: n150, p150).")
+@click.option(
+    "--chip",
+    "boards",
+    multiple=True,
+    help="A board to ask about (default: kept, or n150 and p150).",
+)
 @click.option("--batch", type=Whole(1), help="Batch of every rung (default: 1, then the best).")
 @click.option(
     "--min-pcc",
@@ -47,6 +52,7 @@ def command(
 ) -> None:
     """What to do with MODEL (file.py:callable): settings, boards, limits, and what comes next."""
     from temper.files import check_writable
+    from temper.options import unless_set
     from temper.tuning.advise import BOARDS, advise
     from temper.tuning.advise_page import COLUMNS, memory_text, rows, settings_text, write
 
@@ -55,7 +61,7 @@ def command(
     with progress("advise", quiet) as said:
         advice = advise(
             model,
-            boards or BOARDS,
+            boards or unless_set({"chip": BOARDS}).get("chip") or [kept_chip()],
             batch=batch,
             min_pcc=min_pcc,
             seconds=minutes * 60,

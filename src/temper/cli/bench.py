@@ -10,7 +10,7 @@ import click
 
 from temper.cli.model import compile_options, target_option
 from temper.cli.output import console, emit_json, json_option
-from temper.cli.values import Number, Share, Whole, named_values
+from temper.cli.values import Number, Share, Whole, kept_chip, named_values
 from temper.errors import TemperError, UsageError
 
 
@@ -105,9 +105,9 @@ def command(
         from temper.cli.bench_modelled import show_micro, show_workload
 
         if workload is not None:
-            show_workload(workload, str(options.get("chip") or "e75"), as_json)
+            show_workload(workload, str(options.get("chip") or kept_chip("e75")), as_json)
         else:
-            show_micro(str(micro), str(options.get("chip") or "n150"), as_json)
+            show_micro(str(micro), str(options.get("chip") or kept_chip()), as_json)
         return
     if not model:
         raise UsageError("temper bench needs a model", try_=["model.py:make", "--lint script.py"])
@@ -123,7 +123,7 @@ def command(
     base = baseline.read(against) if against else None
     if save_to:
         check_writable(save_to.parent)
-    chip = chips.get(str(options.get("chip") or "n150")).name
+    chip = chips.get(str(options.get("chip") or kept_chip())).name
     ranges = [parse(text, chip) for text in expects]
     subjects = [subject(model, options=options, batch=batch)]
     if versus:

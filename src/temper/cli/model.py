@@ -37,16 +37,18 @@ target_option = click.option(
 def compile_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """--chip, --level, -O name=value and --batch; the options arrive as one mapping."""
 
-    @click.option("--chip", help="e75, e150, n150, n300, p100 or p150.")
-    @click.option("--level", type=Whole(0, 2), help="Optimization level (default 2 here).")
+    @click.option("--chip", help="e75, e150, n150, n300, p100 or p150 (default: kept, or n150).")
+    @click.option("--level", type=Whole(0, 2), help="Optimization level (default: kept, or 2).")
     @option_pairs("Any compile option; 'temper options' lists them.")
     @click.option("--batch", type=Whole(1), help="Batch handed to the callable.")
     def wrapped(chip: str | None, level: int | None, pairs: tuple[str, ...], **rest: Any) -> Any:
-        options: dict[str, Any] = {"optimization_level": 2 if level is None else level}
+        from temper.options import unless_set
+
+        preferred = {"optimization_level": 2}
+        options = unless_set(preferred) if level is None else {"optimization_level": level}
         if chip is not None:
-            options["chip"] = chip
-        options.update(named_values("-O", pairs))
-        return function(options=options, **rest)
+            options = {**options, "chip": chip}
+        return function(options={**options, **named_values("-O", pairs)}, **rest)
 
     wrapped.__name__ = function.__name__
     wrapped.__doc__ = function.__doc__

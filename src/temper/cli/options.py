@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import difflib
+from typing import TYPE_CHECKING
 
 import click
 
-from temper.cli.output import console, emit_json, json_option, table
+from temper.cli.output import console, emit_json, json_option
 from temper.errors import UsageError
+
+if TYPE_CHECKING:
+    from temper.options import Option
 
 
 @click.command(epilog="Examples: 'temper options', 'temper options trace', 'temper options --json'")
 @click.argument("word", default="")
 @json_option
 def command(word: str, as_json: bool) -> None:
-    """List compile options; WORD keeps those whose name or meaning holds it."""
+    """List compile options, their values here and where these come from.
+
+    WORD keeps those whose name or meaning holds it.
+    """
+    from rich.padding import Padding
+    from rich.text import Text
+
     from temper.options import OPTIONS, resolve
 
     resolved = resolve()
@@ -36,26 +46,31 @@ def command(word: str, as_json: bool) -> None:
             for o in shown
         ])  # fmt: skip
         return
-    rows = []
+    out = console()
     for o in shown:
-        default = _text(o.default)
-        if o.levels:
-            default += " (" + ", ".join(f"{k}: {_text(v)}" for k, v in o.levels.items()) + ")"
-        meaning = o.meaning + (f" [{o.env}]" if o.env else "")
+        out.print(Text.assemble((f"{o.name} = {_text(resolved[o.name])}", "bold"),
+                                f"  from {resolved.origin(o.name)}"), soft_wrap=True)  # fmt: skip
+        allowed = o.allowed if o.kind != "bool" else "true or false"
+        facts = [o.meaning, f"allowed: {allowed}", f"default: {_default(o)}", f"of {o.origin}"]
+        if o.env:
+            facts.append(f"environment {o.env}")
         if o.without_effect:
-            meaning += f"; accepted without effect: {o.without_effect}"
-        rows.append([o.name, o.allowed if o.kind != "bool" else "bool", default, o.origin, meaning])
-    columns = ["option", "allowed", "default (level: value)", "from", "meaning"]
-    console().print(table("", columns, rows, drop=["from"]))
-    for name in resolved:
-        if resolved.explicit(name) and any(o.name == name for o in shown):
-            value = _text(resolved[name])
-            console().print(f"set here: {name} = {value}, from {resolved.origin(name)}")
-    console().print(
+            facts.append(f"accepted without effect: {o.without_effect}")
+        out.print(Padding("; ".join(facts), (0, 0, 0, 4)))
+    out.print(
         "Strongest first: options={...}, set_custom_compile_options, environment, temper.toml or "
         "[tool.temper] of pyproject.toml (here or above), level, default. "
         "Dashes and underscores are the same.", style="dim",
     )  # fmt: skip
+
+
+def _default(option: Option) -> str:
+    default = _text(option.default)
+    if option.levels:
+        default += (
+            " (" + ", ".join(f"level {k}: {_text(v)}" for k, v in option.levels.items()) + ")"
+        )
+    return default
 
 
 def _text(value: object) -> str:

@@ -102,6 +102,7 @@ def command(
     """Find the fastest setting of MODEL (file.py:callable) that stays accurate."""
     from temper import chips
     from temper.files import check_writable
+    from temper.options import unless_set
 
     board = chips.get(chip).name
     for path in (picture, page):
@@ -109,7 +110,8 @@ def command(
             check_writable(path.parent)
     options: dict[str, Any] = named_values("-O", pairs)
     if sweep:
-        whole = {"optimization_level": 2, "enable_trace": True, **options, "chip": board}
+        preferred = unless_set({"optimization_level": 2, "enable_trace": True})
+        whole = {**preferred, **options, "chip": board}
         _sweep(model, whole, dtype, limit, to_the_end, workload or "", picture, page, as_json)
         return
     _tune(model, board, dtype, options, picture, as_json, **rest)

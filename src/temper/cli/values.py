@@ -139,8 +139,12 @@ def _ends(what: str, least: float | None, most: float | None, above: float | Non
     return f"{what} of at most {most:g}" if most is not None else what
 
 
-def kept_chip() -> str:
-    """The board of commands that were given none: the user's settings, else the default."""
+def kept_chip(otherwise: str = "") -> str:
+    """The board of commands that were given none: the user's settings, else ``otherwise``.
+
+    Without another the default of all commands.
+    """
     from temper.options import resolve
 
-    return str(resolve()["chip"])
+    resolved = resolve()
+    return otherwise if otherwise and not resolved.explicit("chip") else str(resolved["chip"])

@@ -22,6 +22,7 @@ __all__ = [
     "get_custom_compile_options",
     "resolve",
     "set_custom_compile_options",
+    "unless_set",
 ]
 
 _process: dict[str, Any] = {}
@@ -110,6 +111,12 @@ def resolve(options: Mapping[str, Any] | None = None) -> Options:
     for name, value in _parse_all(options or {}).items():
         explicit[name] = (value, "options")
     return _merge(explicit)
+
+
+def unless_set(preferred: Mapping[str, Any]) -> dict[str, Any]:
+    """A command's own defaults, without those that a person has set somewhere."""
+    resolved = resolve()
+    return {name: value for name, value in preferred.items() if not resolved.explicit(name)}
 
 
 def _parse_all(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from temper import chips
 from temper.cost import ProgramCost, estimate
 from temper.errors import UsageError
 from temper.frontdoor.loader import find, takes_batch
+from temper.options import resolve, unless_set
 from temper.program import Program
 from temper.program.memory_plan import plan
 from temper.report.compare import Change
@@ -96,8 +97,9 @@ def _side(
     source = captures.source
     if batch is None and takes_batch(find(model)):
         batch = 1
-    defaults = {"optimization_level": 2, "enable_trace": True}
-    options = {**defaults, **options, "chip": chips.get(str(options.get("chip", "n150"))).name}
+    preferred = unless_set({"optimization_level": 2, "enable_trace": True})
+    options = {**preferred, **options}
+    options["chip"] = chips.get(str(options.get("chip") or resolve()["chip"])).name
     progress(f"compiling {model}")
     loaded, compiled = captures.compile(dtype, batch, options)
     graph_options = compiled.graphs[0].options

@@ -16,7 +16,7 @@ from temper.frontdoor.compiled import compile as compile_
 from temper.frontdoor.loader import load
 
 # Settings that belong to the input, not to the compiler.
-_NOT_OPTIONS = ("batch",)
+_NOT_OPTIONS = frozenset({"batch"})
 
 
 @dataclass
@@ -87,7 +87,13 @@ def subject(
         return Subject(label, model, *given, size, settings, model._model)
     if isinstance(model, torch.nn.Module) and not hasattr(model, "_orig_mod"):
         model.eval()
-        return Subject(label, compile_(model, **chosen), *given, size, settings, model)
+        compiled = compile_(model, **chosen)
+        # What a settings file or the environment says counts as said here.
+        kept = {
+            **compiled.options.changed(),
+            **{k: settings[k] for k in _NOT_OPTIONS & settings.keys()},
+        }
+        return Subject(label, compiled, *given, size, kept, model)
     if not callable(model):
         raise UsageError(f"temper.bench takes a model or a callable, not {type(model).__name__}")
     if chosen:
