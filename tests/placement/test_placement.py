@@ -174,7 +174,7 @@ def test_a_small_table_read_often_is_copied_to_sram_and_a_large_one_is_not():
 def fan(widths: list[int]) -> Program:
     """Values that are made first and read much later, in the given order of reading."""
     d = Draft()
-    x = d.input(1024, 1024)
+    x = d.input(1, 1024, 1024)  # one sample: no batch that could run in parts
     early = [d.unary(x) for _ in widths]
     y = d.unary(x)
     for index in widths:
@@ -225,9 +225,9 @@ def test_placing_is_deterministic():
 
 def test_placing_twelve_layers_takes_under_two_seconds():
     program = transformer(12, 4)
-    started = time.perf_counter()
+    started = time.process_time()  # other processes share the machine
     place(program, get("n150"), 2)
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
 
 
 STEPS = st.lists(

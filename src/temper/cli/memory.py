@@ -146,8 +146,8 @@ def _explain(report: Any) -> None:
         f"modelled device time {report.time_ns / 1000:.1f} us, {gain / 1000:.1f} us less than with "
         f"everything in DRAM; {report.in_sram} tensors in SRAM, {len(report.spills)} spills"
     )
-    if report.fallback:
-        out.print(report.fallback, markup=False)
+    if report.headline:
+        out.print(report.headline, markup=False)
 
 
 def _holders(step: MemoryStep) -> str:

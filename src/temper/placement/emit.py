@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from temper.placement.pieces import Meter, Piece, move
 from temper.placement.report import ValuePlacement
 from temper.placement.search import FAR, Choice, PlanSearch
-from temper.placement.ways import Way, WayBook
+from temper.placement.ways import Shortage, Way, WayBook
 from temper.program.allocator import count, tensor_bank_bytes
 from temper.program.op import Op
 from temper.program.program import Program
@@ -26,10 +27,11 @@ class Plan:
         self.values: dict[str, TensorSpec] = dict(self.source.values)
         self.ops: list[Op] = []
         self.time_ns = 0.0
+        self.parts = 1  # of the batch
         self.spilled: list[str] = []
-        self.unread_spills: dict[str, str] = {}
+        self.unread_spills: dict[str, Shortage] = {}
         self._now: dict[str, str] = {}  # value of the source -> its present form
-        self._why: dict[str, str] = {}  # spilled values
+        self._short: dict[str, Shortage] = {}  # spilled values
         self.choices = list(choices)
         for choice in self.choices:
             self._add_choice(choice)
@@ -76,7 +78,8 @@ class Plan:
     def _spill(self, name: str, op: Op, choice: Choice) -> None:
         now = self._now.get(name, name)
         fresh = self._fresh(name, "dram")
-        self._add(move(self.values[now], DRAM, 0, op), [now], [fresh])
+        away = move(self.values[now], DRAM, 0, op)
+        self._add(away, [now], [fresh])
         self._now[name] = fresh
         self.spilled.append(name)
         label = op.outputs[0] if op.outputs else op.kind
@@ -87,9 +90,16 @@ class Plan:
             why = f"made room for {label}"
         else:
             why = f"made room for {label}; next read by op {later}"
-        self._why[name] = why
+        here, home = self.book.id(self.values[now]), self.book.home[name]
+        lies, before = choice.before.lies, choice.index - 1
+        time_ns = (
+            self.meter.measure(away)[0]
+            + self.book.readers_ns(name, before, home, lies)
+            - self.book.readers_ns(name, before, here, lies)
+        )
+        self._short[name] = Shortage(why, max(0.0, time_ns))
         if name not in choice.before.read:
-            self.unread_spills[name] = why
+            self.unread_spills[name] = self._short[name]
 
     def _add(self, piece: Piece, sources: Sequence[str], outs: Sequence[str]) -> None:
         op = piece.op
@@ -106,8 +116,14 @@ class Plan:
             fresh = f"{stem}{number}"
         return fresh
 
+    @property
+    def short_of_room(self) -> bool:
+        """Whether any value is not in SRAM because others need the bytes."""
+        return any(value.short_ns > 0 for value in self.decisions)
+
     # --- reasons --------------------------------------------------------------------------------
 
+    @cached_property
     def decisions(self) -> tuple[ValuePlacement, ...]:
         """What was decided for every value that an op of the program makes."""
         made = []
@@ -115,26 +131,28 @@ class Plan:
             op = self.source.ops[choice.index]
             for place, name in enumerate(op.outputs):
                 spec = self.values[name]
-                reason, obstacle = self._reason(choice, place, name)
+                reason, obstacle, short_ns = self._reason(choice, place, name)
                 size = tensor_bank_bytes(spec, self.meter.chip)
-                made.append(ValuePlacement(name, spec.memory, size, reason, obstacle))
+                made.append(ValuePlacement(name, spec.memory, size, reason, obstacle, short_ns))
         return tuple(made)
 
-    def _reason(self, choice: Choice, place: int, name: str) -> tuple[str, str]:
+    def _reason(self, choice: Choice, place: int, name: str) -> tuple[str, str, float]:
+        """Where a value lies, what keeps it out of SRAM, and the time that want of room costs."""
         book, way = self.book, choice.way
         if book.is_output(name):
-            return "DRAM", "an output of the program"
-        if name in book.forced:
-            return "DRAM", book.forced[name]
+            return "DRAM", "an output of the program", 0.0
         if not book.sram:
-            return "DRAM", f"level {book.level} keeps tensors in DRAM"
+            return "DRAM", f"level {book.level} keeps tensors in DRAM", 0.0
         ways = self._alternatives(choice)
+        if name in book.forced:
+            return "DRAM", book.forced[name].why, book.forced[name].time_ns
         if way.results[place].memory.buffer == "sram":
             plain = [self._total(choice, w) for w in ways if w.results[place].memory == DRAM]
             gain = min(plain, default=0.0) - self._total(choice, way)
             less = f", {gain / 1000:.1f} us less than DRAM" if gain > 0 else ""
-            return f"{way.mode.name}: least modelled time{less}", self._why.get(name, "")
-        return "DRAM", self._obstacle(choice, place, ways)
+            short = self._short.get(name, Shortage("", 0.0))
+            return f"{way.mode.name}: least modelled time{less}", short.why, short.time_ns
+        return ("DRAM", *self._obstacle(choice, place, ways))
 
     def _alternatives(self, choice: Choice) -> tuple[Way, ...]:
         lies, home = choice.before.lies, self.book.home
@@ -149,19 +167,20 @@ class Plan:
             for name, spec in zip(op.outputs, way.results, strict=True)
         )
 
-    def _obstacle(self, choice: Choice, place: int, ways: Sequence[Way]) -> str:
+    def _obstacle(self, choice: Choice, place: int, ways: Sequence[Way]) -> tuple[str, float]:
         inside = [w for w in ways if w.results[place].memory.buffer == "sram"]
         if not inside:
-            return "the op writes DRAM only"
+            return "the op writes DRAM only", 0.0
         best = min(inside, key=lambda w: self._total(choice, w))
         more = (self._total(choice, best) - self._total(choice, choice.way)) / 1000
         if more >= 0:
-            return f"SRAM would take {more:.1f} us more (modelled)"
+            return f"SRAM would take {more:.1f} us more (modelled)", 0.0
         need = self.search.peak_bytes(choice, best)
         held = choice.before.sram.statistics().allocated_bytes
         if need > self.budget:
             return (
                 f"needs {count(need)} B per core with {count(held)} B live; {count(self.budget)} B "
-                f"may be used; costs {-more:.1f} us (modelled)"
+                f"may be used; costs {-more:.1f} us (modelled)",
+                -more * 1000,
             )
-        return f"later ops need the bytes; costs {-more:.1f} us here (modelled)"
+        return f"later ops need the bytes; costs {-more:.1f} us here (modelled)", -more * 1000

@@ -16,12 +16,13 @@ from temper.chips import Chip
 from temper.errors import OutOfMemoryError
 from temper.placement.dram_shards import shard_weights
 from temper.placement.emit import Plan
+from temper.placement.in_parts import in_parts
 from temper.placement.pieces import Estimate, Meter
 from temper.placement.pointwise import convolutions_to_matmuls
 from temper.placement.report import PlacementReport
 from temper.placement.search import NothingFits, PlanSearch
 from temper.placement.slicing import slice_windows
-from temper.placement.ways import WayBook
+from temper.placement.ways import Shortage, WayBook
 from temper.program.allocator import count, sram_allocator
 from temper.program.memory_errors import explain_dram, explain_sram
 from temper.program.program import Program
@@ -64,7 +65,8 @@ def place_with_report(
     wanted = settings.get("enable_sram")
     sram = (level >= 2 if wanted is None else bool(wanted)) and cap > 0
     meter = Meter(chip, estimate or _modelled())
-    sliced = slice_windows(convolutions_to_matmuls(_host_weights(program)), chip)
+    whole = convolutions_to_matmuls(_host_weights(program))
+    sliced = slice_windows(whole, chip)
 
     flat = _planned(sliced, meter, chip, level, sram=False, cap=1.0, l1_small=l1_small)
     chosen, fallback = flat, ""
@@ -75,6 +77,12 @@ def place_with_report(
             if banked.ops != sliced.ops:
                 other = _with_sram(banked, meter, chip, level, cap, l1_small)
                 chosen = min((other, chosen), key=lambda plan: plan.time_ns)
+            if sliced is not whole or chosen.short_of_room:
+                chosen = in_parts(
+                    whole, chosen,
+                    lambda p: _with_sram(slice_windows(p, chip), meter, chip, level, cap, l1_small),
+                    meter,
+                )  # fmt: skip
             _check(chosen.program, chip, level, trace, l1_small)
         except OutOfMemoryError as stop:
             chosen, fallback = flat, f"everything in DRAM: {str(stop).splitlines()[0]}"
@@ -90,10 +98,11 @@ def place_with_report(
         level=level,
         time_ns=chosen.time_ns,
         dram_time_ns=flat.time_ns,
-        values=chosen.decisions(),
+        values=chosen.decisions,
         spills=tuple(chosen.spilled),
         moves=Counter(op.kind for op in chosen.program.ops if op.kind in _MOVES),
         fallback=fallback,
+        parts=chosen.parts,
     )
     return chosen.program, report
 
@@ -112,7 +121,7 @@ def _planned(
     sram: bool,
     cap: float,
     l1_small: int,
-    forced: Mapping[str, str] | None = None,
+    forced: Mapping[str, Shortage] | None = None,
 ) -> Plan:
     """The fastest plan that was found; raises OutOfMemoryError when an op fits in no way."""
     room = sram_allocator(chip, l1_small_bytes=l1_small, share=cap)
@@ -129,7 +138,7 @@ def _with_sram(
     program: Program, meter: Meter, chip: Chip, level: int, cap: float, l1_small: int
 ) -> Plan:
     """Plan again with what was spilled unread in DRAM from the start, while that is faster."""
-    forced: dict[str, str] = {}
+    forced: dict[str, Shortage] = {}
     best: Plan | None = None
     for _ in range(_ROUNDS):
         plan = _planned(

@@ -11,13 +11,17 @@ from temper.program.tensor import Memory, describe_memory
 
 @dataclass(frozen=True, slots=True)
 class ValuePlacement:
-    """Where one value lies; ``obstacle`` says what keeps it out of SRAM, if anything does."""
+    """Where one value lies; ``obstacle`` says what keeps it out of SRAM, if anything does.
+
+    ``short_ns`` is the modelled time that too little room for it costs, a spill included.
+    """
 
     name: str
     memory: Memory
     bank_bytes: int
     reason: str
     obstacle: str = ""
+    short_ns: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -26,6 +30,7 @@ class ValuePlacement:
             "bank_bytes": self.bank_bytes,
             "reason": self.reason,
             "obstacle": self.obstacle,
+            "short_ns": self.short_ns,
         }
 
 
@@ -40,6 +45,32 @@ class PlacementReport:
     spills: tuple[str, ...] = ()
     moves: Mapping[str, int] | None = None
     fallback: str = ""
+    parts: int = 1  # of the batch, in which the first ops run
+
+    @property
+    def short(self) -> tuple[ValuePlacement, ...]:
+        """Values that SRAM has no room for where it would pay, the costliest first."""
+        found = [value for value in self.values if value.short_ns > 0]
+        return tuple(sorted(found, key=lambda value: -value.short_ns))
+
+    @property
+    def headline(self) -> str:
+        """What too little SRAM costs, naming the tensor that costs most; empty if nothing."""
+        told = []
+        if self.fallback:
+            told.append(self.fallback)
+        if self.parts > 1:
+            told.append(f"runs in {self.parts} parts of the batch, which fit in SRAM")
+        if self.short:
+            worst = self.short[0]
+            rest = len(self.short) - 1
+            more = f" and {rest} more" if rest else ""
+            told.append(
+                f"{worst.name}{more} not kept in SRAM for want of room: "
+                f"{worst.short_ns / 1000:,.0f} us of {self.time_ns / 1000:,.0f} us for "
+                f"{worst.name} (modelled)"
+            )
+        return "; ".join(told)
 
     @property
     def in_sram(self) -> int:
@@ -54,5 +85,7 @@ class PlacementReport:
             "spills": list(self.spills),
             "moves": dict(self.moves or {}),
             "fallback": self.fallback,
+            "parts": self.parts,
+            "headline": self.headline,
             "values": [value.as_dict() for value in self.values],
         }

@@ -36,6 +36,14 @@ class Way:
     kept_piece: int = -1
 
 
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """Why SRAM had no room for a value, and the modelled time that this costs."""
+
+    why: str
+    time_ns: float
+
+
 class WayBook:
     """All ways of a program's ops; equal ops on equal operands share theirs."""
 
@@ -46,7 +54,7 @@ class WayBook:
         *,
         sram: bool,
         level: int,
-        forced_dram: Mapping[str, str] | None = None,
+        forced_dram: Mapping[str, Shortage] | None = None,
     ) -> None:
         self.program, self.meter, self.sram, self.level = program, meter, sram, level
         self.forced = dict(forced_dram or {})

@@ -14,6 +14,8 @@ Array = np.ndarray[Any, Any]
 
 def fold_image(op: Op, x: Array, shape: Sequence[int]) -> Array:
     """What a FoldImage op makes of an (N, C, H, W) array, in the given shape."""
+    first, end = op.attr("images") or (0, x.shape[0])
+    x = x[first:end]
     n, c, _, _ = x.shape
     (down, across), channels = op.attr("step"), op.attr("channels")
     top, bottom, left, right = op.attr("padding")
@@ -24,26 +26,35 @@ def fold_image(op: Op, x: Array, shape: Sequence[int]) -> Array:
     return folded
 
 
-def folded_inputs(program: Program) -> dict[str, tuple[str, Op]]:
-    """Inputs that are folded: the value that reaches the device for each, and its fold."""
-    found: dict[str, tuple[str, Op]] = {}
+def folded_inputs(program: Program) -> dict[str, list[tuple[str, Op]]]:
+    """Inputs that are folded: the values that reach the device for each, and their folds."""
+    found: dict[str, list[tuple[str, Op]]] = {}
     reshaped = {op.inputs[0]: op.outputs[0] for op in program.ops if op.kind == "Reshape"}
     for op in program.ops:
         if op.kind == "FoldImage":
             made = op.outputs[0]
             kept = program.spec(made).memory.buffer == "host"
-            found[op.inputs[0]] = (reshaped[made] if kept else made, op)
+            found.setdefault(op.inputs[0], []).append((reshaped[made] if kept else made, op))
     return found
 
 
-def fold_inputs(program: Program, arrays: Sequence[Array]) -> list[Array]:
-    """The arrays of a call as they reach the device."""
+def sent_values(program: Program) -> list[str]:
+    """What the host sends at every call, in order: inputs, or what it folds of them."""
     folds = folded_inputs(program)
+    return [
+        sent
+        for name in program.inputs
+        for sent in ([value for value, _ in folds[name]] if name in folds else [name])
+    ]
 
-    def sent(name: str, array: Array) -> Array:
+
+def fold_inputs(program: Program, arrays: Sequence[Array]) -> list[Array]:
+    """The arrays of a call as they reach the device: those of ``sent_values``."""
+    folds = folded_inputs(program)
+    made: list[Array] = []
+    for name, array in zip(program.inputs, arrays, strict=True):
         if name not in folds:
-            return array
-        value, op = folds[name]
-        return np.ascontiguousarray(fold_image(op, array, program.spec(value).shape))
-
-    return [sent(name, array) for name, array in zip(program.inputs, arrays, strict=True)]
+            made.append(array)
+        for value, op in folds.get(name, []):
+            made.append(np.ascontiguousarray(fold_image(op, array, program.spec(value).shape)))
+    return made

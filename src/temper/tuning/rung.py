@@ -70,6 +70,8 @@ def did(
     placed = [s.memory for p in compiled.programs for s in p.values.values()]
     if settings.get("optimization_level") == 2 and before is not None:
         parts.append(f"{sum(m.buffer == 'sram' for m in placed)} of {len(placed)} values in SRAM")
+        parts += [g.placement.headline for g in compiled.graphs
+                  if g.placement is not None and g.placement.headline]  # fmt: skip
     changed = sum(e.took_effect for e in compiled.weight_report)
     if changed:
         parts.append(f"{changed} weights converted")

@@ -20,12 +20,13 @@ register(
     ),
     # x (N, C, H, W) on the host, zero-padded (top, bottom, left, right; C to channels) and cut into
     # blocks of step (down, across): (N, H', W', down * across * channels), in the output's shape.
+    # images: the first and the end of those that are folded, None for all.
     OpKind(
         "FoldImage",
         "host",
         "(fold)",
         ("x",),
-        {"step": [1, 1], "padding": [0, 0, 0, 0], "channels": 1},
+        {"step": [1, 1], "padding": [0, 0, 0, 0], "channels": 1, "images": None},
         buffers=no_buffers,
     ),
 )

@@ -9,7 +9,7 @@ from typing import Any
 from temper.chips import get
 from temper.program import Op, Program, TensorSpec
 from temper.program.simulate import resident_values, storage
-from temper.targets.fold import folded_inputs
+from temper.targets.fold import sent_values
 from temper.targets.ttnn import (
     table_data,  # noqa: F401  (each module registers its rows)
     table_decode,  # noqa: F401  (each module registers its rows)
@@ -169,8 +169,7 @@ class _Planner:
         outputs = [self.renamed.get(name, name) for name in program.outputs]
         self.made = CallPlan(program.name, program.chip, options, outputs=outputs)
         # An image that the host folds is uploaded as the device reads it.
-        folds = {name: value for name, (value, _) in folded_inputs(program).items()}
-        sent = [folds.get(name, name) for name in program.inputs]
+        sent = sent_values(program)
         self.made.inputs = [Upload(n, n, program.spec(n).shape, program.spec(n)) for n in sent]
         for name in resident_values(program):
             self._constant(name)

@@ -143,7 +143,8 @@ def pad(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 @kernel("FoldImage")
 def fold_image(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; padding is zero."""
-    x = inputs[0]
+    first, end = op.attr("images") or (0, inputs[0].shape[0])
+    x = inputs[0][first:end]
     n, c, height, width = x.shape
     (down, across), channels = op.attr("step"), op.attr("channels")
     top, bottom, left, right = op.attr("padding")
