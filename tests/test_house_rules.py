@@ -66,6 +66,18 @@ LIGHT = [
 ]
 
 
+# Files whose imports inside functions have another reason than start-up.
+LATE_ON_PURPOSE = {
+    "temper.kernels": "the native module may be missing; the pure one stands in",
+    "temper.compat.children": "every child process runs it; most stop at its first line",
+    "temper.compat.startup.sitecustomize": "every child process runs it",
+    "temper.torch_device.autoload": "importing torch must change nothing until the device is used",
+    "temper.torch_device.device": "importing them registers the device's kernels in torch",
+}
+# So many modules of ours count as start-up time.
+MANY_MODULES = 10
+
+
 def python_files() -> list[Path]:
     return sorted(SOURCE.rglob("*.py"))
 
@@ -112,6 +124,32 @@ def runtime_imports(path: Path, known: set[str]) -> set[str]:
     return (found & known) - {"temper"}
 
 
+def split_imports(path: Path, known: set[str]) -> tuple[set[str], dict[int, set[str]]]:
+    """What a file imports at its head, and inside functions (ours alone) by line."""
+    early: set[str] = set()
+    late: dict[int, set[str]] = {}
+
+    def visit(node: ast.AST, inside: bool) -> None:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            return
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        for child in ast.iter_child_nodes(node):
+            found: set[str] = set()
+            if isinstance(child, ast.Import):
+                found = {alias.name for alias in child.names}
+            elif isinstance(child, ast.ImportFrom) and child.module:
+                names = {f"{child.module}.{alias.name}" for alias in child.names}
+                found = {name if name in known else child.module for name in names}
+            if inside and found & known:
+                late[child.lineno] = found & known
+            elif not inside:
+                early.update(found)
+            visit(child, inside)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")), False)
+    return early, late
+
+
 @pytest.mark.parametrize("path", python_files(), ids=lambda p: str(p.relative_to(SOURCE)))
 def test_a_file_imports_only_rooms_before_its_own(path: Path) -> None:
     own = package_of(path)
@@ -135,6 +173,43 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         assert free, f"in a circle, or above one: {sorted(waiting)}"
         for name in free:
             del waiting[name]
+
+
+def test_an_import_inside_a_function_saves_start_up_time() -> None:
+    """It brings a library that its file does not load, or many modules of ours; else it belongs at
+    the head of the file, where a reader looks for it."""
+    files = {module_name(path): path for path in python_files() if "standins" not in path.parts}
+    imports = {name: split_imports(path, set(files)) for name, path in files.items()}
+
+    def loaded_by(name: str) -> tuple[set[str], set[str]]:
+        ours, libraries, waiting = set(), set(), [name]
+        while waiting:
+            current = waiting.pop()
+            if current in ours:
+                continue
+            ours.add(current)
+            parts = current.split(".")
+            packages = {".".join(parts[:count]) for count in range(1, len(parts))}
+            for target in packages | imports.get(current, (set(), {}))[0]:
+                if target in files:
+                    waiting.append(target)
+                elif target.split(".")[0] not in sys.stdlib_module_names:
+                    libraries.add(target.split(".")[0])
+        return ours, libraries
+
+    needless = []
+    for name, (_, late) in imports.items():
+        if name in LATE_ON_PURPOSE:
+            continue
+        ours, libraries = loaded_by(name)
+        for line, targets in late.items():
+            more = [loaded_by(target) for target in targets]
+            new_libraries = set().union(*(found[1] for found in more)) - libraries
+            new_modules = set().union(*(found[0] for found in more)) - ours
+            if more and not new_libraries and len(new_modules) < MANY_MODULES:
+                needless.append(f"{name}:{line} {sorted(targets)}")
+    assert not needless
+    assert set(LATE_ON_PURPOSE) <= set(files)
 
 
 @pytest.mark.parametrize("name", LIGHT)

@@ -9,6 +9,7 @@ import click
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.progress import progress, quiet_option
 from temper.cli.values import Number, Whole, kept_chip
+from temper.files import check_writable
 
 
 @click.command(
@@ -51,7 +52,6 @@ def command(
     as_json: bool,
 ) -> None:
     """What to do with MODEL (file.py:callable): settings, boards, limits, and what comes next."""
-    from temper.files import check_writable
     from temper.options import unless_set
     from temper.tuning.advise import BOARDS, advise
     from temper.tuning.advise_page import COLUMNS, memory_text, rows, settings_text, write

@@ -8,10 +8,15 @@ from typing import Any
 
 import click
 
+from temper import chips
+from temper.cli.bench_modelled import show_micro, show_workload
+from temper.cli.language import bench_language
 from temper.cli.model import compile_options, target_option
 from temper.cli.output import console, emit_json, json_option
 from temper.cli.values import Number, Share, Whole, kept_chip, named_values
 from temper.errors import TemperError, UsageError
+from temper.files import check_writable
+from temper.tuning.expected import parse
 
 
 @click.command(
@@ -97,13 +102,9 @@ def command(
         _lint(script, as_json)
         return
     if llm is not None:
-        from temper.cli.language import bench_language
-
         bench_language(llm, options, users, context, prompt, as_json)
         return
     if workload is not None or micro is not None:
-        from temper.cli.bench_modelled import show_micro, show_workload
-
         if workload is not None:
             show_workload(workload, str(options.get("chip") or kept_chip("e75")), as_json)
         else:
@@ -111,12 +112,9 @@ def command(
         return
     if not model:
         raise UsageError("temper bench needs a model", try_=["model.py:make", "--lint script.py"])
-    from temper import chips
-    from temper.files import check_writable
     from temper.tuning import baseline
     from temper.tuning.bench import bench_all
     from temper.tuning.bench_json import as_json as document
-    from temper.tuning.expected import parse
     from temper.tuning.statistics import compare
     from temper.tuning.subject import subject
 

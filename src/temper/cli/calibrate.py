@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from temper import chips
 from temper.cli.output import console, emit_json, json_option, table
 from temper.errors import UsageError
 
@@ -67,7 +68,6 @@ def command(
 
 
 def _correct(profile: Path, chip: str, output: Path | None, as_json: bool) -> None:
-    from temper import chips
     from temper.run import card_rows
 
     rows, rejected = card_rows.read(profile, chips.get(chip).arch)

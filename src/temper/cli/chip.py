@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from temper import chips
+from temper.chips import FIDELITY_PHASES
 from temper.cli.output import console, emit_json, json_option, table
 
 if TYPE_CHECKING:
@@ -18,7 +20,6 @@ if TYPE_CHECKING:
 @json_option
 def command(name: str | None, evidence: bool, as_json: bool) -> None:
     """Show one board, or list all."""
-    from temper import chips
 
     if name is None:
         if as_json:
@@ -51,7 +52,6 @@ def _list(all_chips: list[Chip]) -> None:
 
 
 def _show(chip: Chip) -> None:
-    from temper.chips import FIDELITY_PHASES
 
     out = console()
     out.print(f"{chip.name}  {chip.title}  ({chip.arch})", style="bold")

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from temper.cli.diff import command as diff
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.progress import progress, quiet_option
 from temper.cli.values import named_values
 from temper.errors import UsageError
+from temper.units import bytes_text, time_text
 
 if TYPE_CHECKING:
     from temper.tuning.compare import Compared
@@ -48,7 +50,6 @@ def command(
                 given=f"{first} and {second}",
                 try_=["temper compare run-a run-b"],
             )
-        from temper.cli.diff import command as diff
 
         diff.main(
             [first, second, *(["--json"] if as_json else [])], standalone_mode=False,
@@ -75,7 +76,6 @@ def command(
 
 
 def _print(compared: Compared) -> None:
-    from temper.units import bytes_text, time_text
 
     out = console()
     one, two = compared.before, compared.after

@@ -11,6 +11,7 @@ import click
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.region import region_options
 from temper.cli.values import Share, Whole
+from temper.units import time_text
 
 if TYPE_CHECKING:
     from temper.report.compare import Comparison
@@ -71,7 +72,6 @@ def command(
 
 
 def _print(compared: Comparison, limit: int) -> None:
-    from temper.units import time_text
 
     out = console()
     kind = {"warm": "a warm call", "first": "a first call"}.get(compared.before.chosen, "a call")
@@ -120,7 +120,6 @@ def _print(compared: Comparison, limit: int) -> None:
 
 def _print_parts(compared: Comparison) -> None:
     """Where else the total changed: gaps, host, link, waiting."""
-    from temper.units import time_text
 
     scale_a = 1 / compared.before.calls if compared.per_call else 1
     scale_b = 1 / compared.after.calls if compared.per_call else 1

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from temper import chips
 from temper.cli.output import emit_json, json_option
 from temper.errors import UsageError
+from temper.machine.archive import open_machine
 
 if TYPE_CHECKING:
     from temper.doctor import Examination, Examined
@@ -78,7 +80,6 @@ def command(
     if message is not None:
         _explain(message, chip, as_json)
         return
-    from temper.machine.archive import open_machine
 
     machine = open_machine(root)
     if capture_to:
@@ -115,7 +116,6 @@ def _without_card_is_problem(report: Examination) -> Examination:
 
 
 def _explain(message: str, chip: str | None, as_json: bool) -> None:
-    from temper import chips
     from temper.doctor.explain import MAX_MESSAGE, component, explain
 
     text = sys.stdin.read(MAX_MESSAGE) if message == "-" else message
@@ -139,7 +139,6 @@ def _diagnose(
     measure_card: bool,
     as_json: bool,
 ) -> None:
-    from temper import chips
     from temper.doctor.diagnosis import diagnose
 
     known = next((card.chip for card in context.cards if card.chip), None)

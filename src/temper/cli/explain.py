@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from temper import chips
+from temper.cli.language import explain_language
 from temper.cli.model import target_option
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.progress import progress, quiet_option
 from temper.cli.values import Number, Picture, Whole, kept_chip
 from temper.errors import UsageError
+from temper.files import check_writable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -69,14 +72,10 @@ def command(
 ) -> None:
     """Explain MODEL (file.py:callable) rung by rung: float32 level 0 up to block formats."""
     if llm is not None:
-        from temper.cli.language import explain_language
-
         explain_language(llm, {"chip": chip}, users, context, as_json)
         return
     if not model:
         raise UsageError("temper explain needs a model", try_=["model.py:make", "--llm FOLDER"])
-    from temper import chips
-    from temper.files import check_writable
     from temper.tuning.ladder import explain
 
     board = chips.get(chip)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from temper import chips
+from temper.cli.language import fit_language
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Whole, kept_chip
 from temper.errors import UsageError
@@ -43,8 +45,6 @@ def command(
 ) -> None:
     """Say what fits before anything runs; MODEL is file.py:callable, taking a batch."""
     if llm is not None:
-        from temper.cli.language import fit_language
-
         fit_language(llm, {"chip": chip, "optimization_level": max(levels, default=2)}, users,
                      as_json)  # fmt: skip
         return
@@ -90,7 +90,6 @@ def command(
 
 
 def _table(text: str, chip: str, as_json: bool) -> None:
-    from temper import chips
     from temper.tuning.fit_table import fit_table
 
     match = re.fullmatch(r"\s*(\d+)\s*[xX×*,]\s*(\d+)\s*", text)

@@ -8,6 +8,7 @@ import click
 
 from temper.cli.model import compile_options, load_model
 from temper.cli.output import console, emit_json, json_option, table
+from temper.targets.ttnn.environment import find
 
 if TYPE_CHECKING:
     from temper.targets.ttnn.legality import Legality
@@ -34,7 +35,6 @@ def command(
     """
     from temper.compiler.pipeline import compile_model
     from temper.options import resolve
-    from temper.targets.ttnn.environment import find
     from temper.targets.ttnn.legality import check
 
     asked = resolve(options)

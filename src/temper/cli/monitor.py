@@ -14,6 +14,9 @@ import click
 from temper.cli.output import emit_json, json_option
 from temper.cli.values import Number, Whole
 from temper.errors import TemperError, UsageError
+from temper.machine import telemetry
+from temper.machine.archive import open_machine
+from temper.machine.cards import find
 
 if TYPE_CHECKING:
     from temper.machine.cards import Card
@@ -60,9 +63,6 @@ def command(
     """
     if sum((once, as_json, csv_file is not None)) > 1:
         raise UsageError("--once, --json and --csv exclude each other")
-    from temper.machine import telemetry
-    from temper.machine.archive import open_machine
-    from temper.machine.cards import find
 
     machine = open_machine(root)
     cards = find(machine)
@@ -93,7 +93,6 @@ def _write_csv(
     machine: Machine, cards: list[Card], path: Path, interval_s: float, count: int | None
 ) -> None:
     """Rows are flushed one by one, so that an interrupted log is complete up to its end."""
-    from temper.machine import telemetry
 
     try:
         fresh = not path.exists() or path.stat().st_size == 0
@@ -121,7 +120,6 @@ def _full_screen(machine: Machine, cards: list[Card], interval_s: float, count: 
     from rich.live import Live
 
     from temper.doctor.monitor_view import History, screen
-    from temper.machine import telemetry
 
     console = Console(no_color=bool(os.environ.get("NO_COLOR")), highlight=False)
     history = History()

@@ -8,10 +8,12 @@ from typing import Any
 
 import click
 
+from temper import chips
 from temper.cli.model import option_pairs
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Number, Picture, Whole, kept_chip, named_values
 from temper.errors import UsageError
+from temper.files import check_writable
 
 
 @click.command(
@@ -100,8 +102,6 @@ def command(
     **rest: Any,
 ) -> None:
     """Find the fastest setting of MODEL (file.py:callable) that stays accurate."""
-    from temper import chips
-    from temper.files import check_writable
     from temper.options import unless_set
 
     board = chips.get(chip).name
@@ -182,7 +182,6 @@ def _tune(
     output: Path,
     replay: int | None,
 ) -> None:
-    from temper.files import check_writable
     from temper.frontdoor.loader import find
     from temper.tuning.accuracy import floors
     from temper.tuning.tune import replay_trial, tune

@@ -9,6 +9,7 @@ import click
 from temper.cli.model import compile_options, load_model
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Number
+from temper.errors import UsageError
 
 _EPILOG = """\b
 Examples:
@@ -44,7 +45,6 @@ def command(
     from dataclasses import asdict
 
     from temper.compiler.pipeline import compile_model
-    from temper.errors import UsageError
     from temper.frontdoor.inputs import graph_inputs
     from temper.options import resolve
     from temper.targets.ttnn.verify import verify

@@ -10,6 +10,7 @@ import click
 
 from temper.cli import run_command
 from temper.cli.output import console, emit_json, json_option, only_json, table
+from temper.errors import UsageError
 
 if TYPE_CHECKING:
     from temper.compiler.weight_explain import OverrideExplanation
@@ -165,7 +166,6 @@ def _loader_folder(argument: str) -> Path:
 def _named_model(
     argument: str, variant: str | None = None, auto_class: str = "AutoModelForCausalLM"
 ) -> NamedModel:
-    from temper.errors import UsageError
     from temper.frontdoor import forge_loader, loader
 
     if _is_callable_argument(argument):

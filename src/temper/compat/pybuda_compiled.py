@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+import temper
 from temper.compat.pybuda_module import Tensor
 from temper.compat.pybuda_verify import VerifyConfig, verify
 
@@ -20,7 +21,6 @@ class CompiledPipeline:
         options: Mapping[str, Any],
         verify_cfg: VerifyConfig | None = None,
     ) -> None:
-        import temper
 
         self.module = module.eval()
         self.verify_cfg = verify_cfg

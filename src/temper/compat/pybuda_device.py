@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from temper import chips
 from temper.compat.missing import note
 from temper.compat.pybuda_compiled import CompiledPipeline, flat, plain
 from temper.compat.pybuda_config import global_compiler_config
@@ -119,7 +120,6 @@ class TTDevice(Device):
 
     def board(self) -> str:
         """--chip of the command line, else the usual board of the architecture."""
-        from temper import chips
 
         asked = os.environ.get("TEMPER_CHIP")
         if not asked:
@@ -153,7 +153,6 @@ def make_tf_device(*args: Any, **kwargs: Any) -> TTDevice:
 
 def available_arch() -> BackendDevice:
     """The architecture of --chip, else that of the device in use, else Grayskull."""
-    from temper import chips
 
     if os.environ.get("TEMPER_CHIP"):
         return BackendDevice(chips.get(os.environ["TEMPER_CHIP"]).arch)

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 
 from temper.errors import UsageError
+from temper.torch_device.device import ensure_registered
 
 _to = torch.Tensor.to
 
 
 def tt_device(index: int | None) -> torch.device:
     """``torch.device("tt")``; there is one chip, number 0."""
-    from temper.torch_device.device import ensure_registered
 
     if index not in (None, 0):
         raise UsageError(f"device {index} does not exist: Temper models a single chip, number 0")

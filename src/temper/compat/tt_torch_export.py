@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+import temper
 from temper.compat.missing import note
 from temper.compat.xla_options import translate
 from temper.errors import UsageError
@@ -18,7 +19,6 @@ def _exporter(name: str) -> Callable[..., None]:
         export_path: str = "codegen_result", export_tensors: bool = True, **kwargs: Any,
     ) -> None:  # fmt: skip
         """The program as text in ``export_path``; no code that ttnn could run."""
-        import temper
 
         note(name, f"{name}: Temper generates no code; the compiled program is written to "
              f"{export_path}")  # fmt: skip

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from temper.compat.missing import note
+from temper.compat.tt_torch_profile import run_profiled
 from temper.errors import UsageError
 
 # Where tt-torch's conftest keeps the properties of a test that may crash.
@@ -61,7 +62,6 @@ def profile(
     test_command: str, output_filename: str = "device_ops_perf_trace.csv", port: int = 8086
 ) -> None:
     """Run a command under the profiler; the report is in ``results/perf``."""
-    from temper.compat.tt_torch_profile import run_profiled
 
     run_profiled(test_command, output_filename, port)
 

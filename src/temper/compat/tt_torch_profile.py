@@ -6,20 +6,19 @@ import os
 from pathlib import Path
 from typing import Any
 
+from temper.compat import children
 from temper.errors import UsageError
+from temper.frontdoor.tt_profile import main
 
 
 def tt_profile() -> None:
     """The command ``tt_profile``: what it runs was written for tt-torch, so it gets stand-ins."""
-    from temper.compat import children
-    from temper.frontdoor.tt_profile import main
 
     main(environment=children.environment("wall"))
 
 
 def run_profiled(command: str, output_filename: str, port: int) -> None:
     """A command under the profiler, with stand-ins; the report lies in ``results/perf``."""
-    from temper.compat import children
     from temper.frontdoor.profile_command import profile_command
 
     report = Profiler.DEFAULT_OUTPUT_PATH / output_filename

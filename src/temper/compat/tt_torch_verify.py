@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+import temper
 from temper.compat.tt_torch_config import options_of
 from temper.errors import UsageError
 from temper.formats import pcc
@@ -45,7 +46,6 @@ def verify_module(
 
     Older scripts give shapes where newer ones give inputs.
     """
-    import temper
 
     if not isinstance(mod, torch.nn.Module):
         raise UsageError(

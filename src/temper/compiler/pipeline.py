@@ -17,7 +17,7 @@ from torch._dynamo.exc import TorchDynamoException, TorchRuntimeError
 
 from temper import chips
 from temper._version import __version__
-from temper.capture.capture import capture, hushed
+from temper.capture.capture import capture, capture_fx, hushed
 from temper.compiler import cache
 from temper.cost.constants import constants
 from temper.errors import CompileError, TemperError, UsageError, raised_at
@@ -176,7 +176,6 @@ def _compile_split(
     model: torch.nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], options: Options
 ) -> CompiledPrograms:
     """Let Dynamo cut the model into graphs; each is compiled and then run by eager torch."""
-    from temper.capture.capture import capture_fx
 
     found = CompiledPrograms()
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from temper.errors import TemperError, UsageError
 from temper.files import check_writable, remove_empty
 from temper.frontdoor.command import run_command
+from temper.machine.telemetry import CardRecorder
 from temper.record.capture import PREFIX, Capture, unfinished
 from temper.record.server import DEFAULT_PORT, CaptureServer
 from temper.run.logs import run_from_logs
@@ -55,7 +56,6 @@ def profile_command(
     capture = Capture.inside(directory)
     started = time.time()
     capture.describe({"command": command, "started_unix_s": started})
-    from temper.machine.telemetry import CardRecorder
 
     with capture.held():
         try:

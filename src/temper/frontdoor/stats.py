@@ -10,6 +10,7 @@ from temper.compiler.cache import default_cache
 from temper.errors import UsageError
 from temper.frontdoor.compiled import CompiledModel
 from temper.frontdoor.loaded import LoadedGraph, loaded_graphs
+from temper.program.memory_plan import plan
 
 
 def stats(model: Any = None) -> dict[str, Any]:
@@ -57,7 +58,6 @@ def _graphs(model: Any) -> list[LoadedGraph]:
 
 
 def _memory(graphs: list[LoadedGraph]) -> dict[str, int]:
-    from temper.program.memory_plan import plan
 
     plans = [plan(g.program) for g in graphs]
     return {

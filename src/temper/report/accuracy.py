@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from temper.formats import quantize, relative_rms
+
 _FIDELITY = {
     "HiFi2": "the low bits of one operand are dropped; not measured here, 'temper tune' does",
     "LoFi": "five mantissa bits of the weights remain; not measured here, 'temper tune' does",
@@ -14,8 +16,6 @@ _FIDELITY = {
 def weight_format_note(fmt: str) -> str:
     """The error of normally distributed values in a format, measured now."""
     import numpy as np
-
-    from temper.formats import quantize, relative_rms
 
     values = np.random.default_rng(0).standard_normal((256, 256), dtype=np.float32)
     error = relative_rms(quantize(values, fmt), values)

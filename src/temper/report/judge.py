@@ -17,6 +17,7 @@ from temper.cost.rows import Row, convert_row
 from temper.errors import TemperError
 from temper.run.records import MEASURED
 from temper.run.table import OpTable, Text
+from temper.units import time_text
 
 # Distinct configurations that are judged, largest time first: the rest is too small to matter.
 _MAX_CONFIGURATIONS = 64
@@ -223,7 +224,6 @@ def _whole(value: float) -> int:
 
 def judged_cells(found: Sequence[Judged]) -> list[list[str]]:
     """Rows of the table for people."""
-    from temper.units import time_text
 
     return [
         [

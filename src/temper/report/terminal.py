@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from temper.report.judge import JUDGED_COLUMNS, judged_cells
 from temper.report.summary import Group, Summary, calls_text, group_by, summarise, top_ops
 from temper.run.opening import Profile
 from temper.units import bytes_text, rate_text, time_text
@@ -45,8 +46,6 @@ def print_report(
         groups("Ops that matter", "op", top_ops(profile.table, limit))
         groups("By kind of op", "op", group_by(device, "op")[:limit])
     if judged:
-        from temper.report.judge import JUDGED_COLUMNS, judged_cells
-
         console.print(
             table(
                 "Measured beside the model, most time lost first",

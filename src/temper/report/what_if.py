@@ -9,6 +9,7 @@ from typing import Any
 
 from temper.formats import BLOCK_FORMATS
 from temper.program import SRAM, Op, Program, TensorSpec, weights
+from temper.program.compute_config import default_compute
 from temper.program.tensor import TILE
 
 # Ops that only change layout, memory or format of a value.
@@ -61,7 +62,6 @@ def with_fidelity(program: Program, fidelity: str, above: frozenset[str]) -> Pro
 
 def with_ttnn_compute(program: Program, arch: str) -> Program | None:
     """ttnn's own compute configs, as from level 1 on."""
-    from temper.program.compute_config import default_compute
 
     def change(op: Op) -> Op:
         config = default_compute(

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from temper.errors import UsageError
+from temper.formats.names import canonical_format
 
 # Canonical format -> the name that tt-xla's override files use.
 OVERRIDE_NAMES = {"bfloat16": "bf16", "bfloat8_b": "bfp_bf8", "bfloat4_b": "bfp_bf4"}
@@ -21,7 +22,6 @@ _library: torch.library.Library | None = None
 def override_dtype(name: object) -> str:
     """``bf16``, ``bfp_bf8`` or ``bfp_bf4`` for any spelling of the three formats."""
     # `import torch` may define the op (autoload.py); it should not pay for more than that.
-    from temper.formats.names import canonical_format
 
     try:
         return OVERRIDE_NAMES[canonical_format(name, allowed=OVERRIDE_NAMES)]
