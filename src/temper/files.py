@@ -8,21 +8,37 @@ import difflib
 import glob
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
 from temper.errors import TemperError, UsageError
 
+# How the names of files end that are still being written, or that a killed process left.
+UNFINISHED = ".part"
+
+
+def _beside(path: Path) -> Path:
+    """A name that no other thread or process writes, in the same folder."""
+    return path.with_name(f".{path.name}.{threading.get_ident()}.{os.getpid()}{UNFINISHED}")
+
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A binary file that takes the place of ``path`` when the block ends well."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with replacing_path(path) as beside, beside.open("wb", buffering=1 << 20) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def replacing_path(path: Path) -> Iterator[Path]:
+    """A path for those who open the file themselves; what is there when the block ends well takes
+    the place of ``path``."""
+    beside = _beside(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb", buffering=1 << 20) as file:
-            yield file
+        yield beside
         os.replace(beside, path)
     except OSError as error:
         with contextlib.suppress(OSError):
@@ -44,7 +60,7 @@ def write_text(path: Path, text: str) -> None:
 
 def same_file_at(source: Path, target: Path) -> None:
     """A second name for a file: a link where the disk can, a copy where it cannot."""
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    beside = _beside(target)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -67,7 +83,7 @@ def replacing_folder(path: Path, ours: Callable[[str], bool]) -> Iterator[Path]:
     """
     path = path.absolute()
     _sweep(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside = _beside(path)
     try:
         beside.mkdir(parents=True)
         yield beside
@@ -88,7 +104,7 @@ def replacing_folder(path: Path, ours: Callable[[str], bool]) -> Iterator[Path]:
 
 def _sweep(path: Path) -> None:
     """Take away what a killed process left of a folder that it was writing."""
-    for old in path.parent.glob(f".{glob.escape(path.name)}.*.part"):
+    for old in path.parent.glob(f".{glob.escape(path.name)}.*{UNFINISHED}"):
         pid = old.name.split(".")[-2]
         if pid.isdigit() and int(pid) != os.getpid() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(old, ignore_errors=True)

@@ -244,7 +244,7 @@ def test_a_full_disk_is_told_and_leaves_no_half_written_part(
         return replace(encoded, pieces=pieces)
 
     monkeypatch.setattr(Output, "encode", full)
-    with pytest.raises(UsageError, match=r"cannot write to .*: No space left on device"):
+    with pytest.raises(UsageError, match=r"cannot write .*: No space left on device"):
         etl.criteo_pipeline().run(day, tmp_path / "out", compression=compression)
     assert {file.name for file in (tmp_path / "out").iterdir()} <= {MANIFEST}
     monkeypatch.undo()

@@ -152,10 +152,10 @@ def test_the_pipeline_that_was_interrupted_continues_by_itself(day: Path, tmp_pa
 
 def test_a_leftover_temporary_file_does_not_stop_a_continuation(day: Path, tmp_path: Path) -> None:
     broken(day, tmp_path / "out")
-    for name in ("part-00001.parquet.tmp", "_words-00009.arrow.tmp", f"{MANIFEST}.tmp"):
+    for name in (".part-00001.parquet.7.9.part", "_words-9.arrow.part", f".{MANIFEST}.part"):
         (tmp_path / "out" / name).write_bytes(b"half")
     assert pipeline().run(day, tmp_path / "out", resume=True).rows == ROWS
-    assert not list((tmp_path / "out").glob("*.tmp"))
+    assert not list((tmp_path / "out").rglob("*.part"))
 
 
 def test_two_runs_into_one_folder_do_not_mix(day: Path, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from temper.errors import TemperError, UsageError
+from temper.files import UNFINISHED
 from temper.program import Program, archive
 
 # Entries are a few hundred kilobytes; this holds some thousand models.
@@ -26,7 +27,7 @@ DEFAULT_LIMIT_BYTES = 1 << 30
 _KEEP_SHARE = 0.8
 # A part file this old was left by a process that died.
 _STALE_SECONDS = 3600.0
-_SUFFIX, _PART = ".temper", ".part"
+_SUFFIX = ".temper"
 _KEY = re.compile(r"[0-9a-f]{8,128}")
 _OFF = frozenset({"0", "false", "no", "off"})
 
@@ -101,13 +102,10 @@ class PlacementCache:
     def put(self, key: str, program: Program) -> bool:
         """Store a program; False, with a note, where the folder cannot be written."""
         path = self.path(key)
-        part = self.folder / f"{key}.{os.getpid()}.{threading.get_ident()}{_PART}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            archive.save(program, {}, part, key=key)
-            os.replace(part, path)
+            archive.save(program, {}, path, key=key)
         except (TemperError, OSError, TypeError, ValueError) as error:  # or no JSON for it
-            _remove(part)
             warnings.warn(f"compile cache not written: {error}", stacklevel=2)
             return False
         self.counts.add("stored")
@@ -134,7 +132,7 @@ class PlacementCache:
                 continue  # gone since it was listed
             if item.name.endswith(_SUFFIX):
                 yield _Entry(Path(item.path), seen.st_mtime, seen.st_size)
-            elif item.name.endswith(_PART) and time.time() - seen.st_mtime > _STALE_SECONDS:
+            elif item.name.endswith(UNFINISHED) and time.time() - seen.st_mtime > _STALE_SECONDS:
                 _remove(Path(item.path))
 
     def _evict(self, keep: Path) -> None:

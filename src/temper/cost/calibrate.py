@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from temper.cost.records import Physics
 from temper.cost.rows import Row
 from temper.cost.work import Work
 from temper.errors import TemperError
+from temper.files import write_text
 
 Trees = dict[str, fit.Tree]  # arch -> tree
 # How far sources of many rows are kept from outvoting the others: 0 not at all, 1 wholly.
@@ -318,14 +318,9 @@ def noise(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def write(path: Path, value: Any) -> None:
-    """Beside, then rename: a failed write leaves the old constants in place."""
+    """A failed write leaves the old constants in place."""
     text = json.dumps(value, indent=None, separators=(",", ":"))
     # One node a line: a diff of two fits can be read.
     text = text.replace('"nodes":{', '"nodes":{\n').replace("},", "},\n")
-    beside = path.with_suffix(".tmp")
-    try:
-        beside.write_text(text + "\n")
-        json.loads(text)
-        os.replace(beside, path)
-    except OSError as error:
-        raise TemperError(f"cannot write {path}: {error.strerror or error}") from error
+    json.loads(text)
+    write_text(path, text + "\n")

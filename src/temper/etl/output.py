@@ -16,6 +16,7 @@ from temper.etl import arrow, vocabulary
 from temper.etl.execute import Counters, Position
 from temper.etl.packed import Packer
 from temper.etl.stores import open_store, read_json
+from temper.files import UNFINISHED
 
 MANIFEST = "_temper_etl.json"
 VOCABULARY = "_vocabulary.arrow"
@@ -121,7 +122,7 @@ class Output:
             raise UsageError(f"{place} holds part files but no {MANIFEST}", try_="another folder")
         listed = {part["file"] for part in manifest.parts} | set(manifest.words)
         words = [name for name in names if name.startswith("_words-")]
-        halves = [name for name in names if name.endswith(".tmp")]
+        halves = [name for name in names if name.endswith(UNFINISHED)]
         for leftover in {*parts, *words, *halves} - listed:
             self.store.remove(leftover)
         return manifest

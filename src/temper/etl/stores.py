@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from temper.errors import TemperError, UsageError
-from temper.files import check_writable, only_one
+from temper.files import check_writable, only_one, replacing_path
 
 _LOCK = "_temper_etl.lock"
 
@@ -55,15 +55,8 @@ class LocalStore:
 
     def put(self, name: str, write: Callable[[Path], None]) -> None:
         """What ``write`` leaves at the path that it is given, under its name once it is whole."""
-        target = self.folder / name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        beside = target.with_name(f"{target.name}.tmp")
-        try:
+        with replacing_path(self.folder / name) as beside:
             write(beside)
-            os.replace(beside, target)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
 
     def remove(self, name: str) -> None:
         (self.folder / name).unlink(missing_ok=True)

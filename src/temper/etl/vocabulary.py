@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from temper.errors import BadFileError, UsageError
+from temper.errors import BadFileError
 from temper.etl import arrow, kernel_types
 from temper.etl.operators import VocabGen
+from temper.files import replacing_path
 
 _FORMAT = b"temper-vocabulary"
 _VERSION = b"1"
@@ -79,14 +80,8 @@ def to_table(vocabularies: Mapping[str, Words]) -> Any:
 
 def save(path: str | os.PathLike[str], vocabularies: Mapping[str, Words]) -> None:
     """One Arrow file, there whole or not at all."""
-    target = Path(path)
-    beside = target.with_name(target.name + ".tmp")
-    try:
+    with replacing_path(Path(path)) as beside:
         write(beside, vocabularies)
-        os.replace(beside, target)
-    except OSError as error:
-        beside.unlink(missing_ok=True)
-        raise UsageError(f"cannot write {target}: {error.strerror or error}") from None
 
 
 def write(path: Path, vocabularies: Mapping[str, Words]) -> None:

@@ -7,7 +7,6 @@ and their memory plans: one call of each program that was called, one operation 
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
@@ -17,7 +16,7 @@ from typing import Any
 from temper._version import __version__
 from temper.chips import Chip
 from temper.errors import UsageError
-from temper.files import write_text
+from temper.files import replacing_path, write_text
 from temper.program import TensorSpec
 from temper.program.simulate import Stay, storage
 from temper.program.words import BUFFER, SHARDING, datatype, memory_config
@@ -73,19 +72,16 @@ def write_memory_report(run: Run, directory: Path) -> None:
     chip = run.chip
     if chip is None:
         return
-    directory.mkdir(parents=True, exist_ok=True)
-    beside = directory / f".{DATABASE}.{os.getpid()}.part"
-    beside.unlink(missing_ok=True)
     try:
-        with closing(sqlite3.connect(beside)) as database:
-            # Written once, beside, and then renamed: nothing to roll back to.
-            database.execute("PRAGMA journal_mode = OFF")
-            database.executescript(_TABLES)
-            _Report(database, chip).write(records, run)
-            database.commit()
-        os.replace(beside, directory / DATABASE)
-    except (sqlite3.Error, OSError) as error:
-        beside.unlink(missing_ok=True)
+        with replacing_path(directory / DATABASE) as beside:
+            beside.unlink(missing_ok=True)
+            with closing(sqlite3.connect(beside)) as database:
+                # Written once, beside, and then renamed: nothing to roll back to.
+                database.execute("PRAGMA journal_mode = OFF")
+                database.executescript(_TABLES)
+                _Report(database, chip).write(records, run)
+                database.commit()
+    except sqlite3.Error as error:
         raise UsageError(f"cannot write {directory / DATABASE}: {error}") from error
     title = str(run.meta.get("command") or "temper profile")
     write_text(directory / CONFIG, json.dumps({"report_name": title, "temper": __version__}))
