@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
+from temper.chips.guide import GUIDE_NEEDS
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Examined, Result, check
 from temper.machine.cards import Card
-
-# The tuning guide's power supplies; it names none for the newer boards.
-GUIDE_SUPPLY_W = {"e75": 750, "e150": 1000}
-_PLUGS = {"e75": "one 6-pin plug", "e150": "one 6+2-pin and one 6-pin plug"}
-_COOLING = {"e75": "active blower", "e150": "passive: the case must move the air"}
 
 
 @check("by-hand", "by hand")
@@ -28,10 +24,10 @@ def _for_card(card: Card) -> Result:
         return Finding(name, "by hand", "manual", text, source=source, card=card.label)
 
     if card.architecture and card.architecture.guided:
-        boards = [card.board] if card.board in GUIDE_SUPPLY_W else list(GUIDE_SUPPLY_W)
-        supply = ", ".join(f"{GUIDE_SUPPLY_W[b]} W for {b}" for b in boards)
-        plugs = "; ".join(f"{b}: {_PLUGS[b]}" for b in boards)
-        cooling = "; ".join(f"{b}: {_COOLING[b]}" for b in boards)
+        boards = [card.board] if card.board in GUIDE_NEEDS else list(GUIDE_NEEDS)
+        supply = ", ".join(f"{GUIDE_NEEDS[b].supply_w} W for {b}" for b in boards)
+        plugs = "; ".join(f"{b}: {GUIDE_NEEDS[b].plugs}" for b in boards)
+        cooling = "; ".join(f"{b}: {GUIDE_NEEDS[b].cooling}" for b in boards)
         yield item("supply", f"power supply of at least {supply}; {plugs}", "tuning guide")
         yield item("airflow", f"at least 30 CFM over the card ({cooling})", "tuning guide")
         yield item("ambient", "room between 10 and 35 °C", "Grayskull specification")

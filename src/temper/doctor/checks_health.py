@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
+from temper import chips
+from temper.chips.guide import GUIDE_TEMPERATURE_C
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Examined, Result, check
 from temper.machine.telemetry import CardReading, read_card
 
-# The tuning guide's limits: below 75 C; below 75 W on e75 and 200 W on e150.
-GUIDE_TEMPERATURE_C = 75.0
-GUIDE_POWER_W = {"e75": 75.0, "e150": 200.0}
 _COOL = "improve airflow (the guide asks for at least 30 CFM), clean filters, leave a slot free"
 
 
@@ -66,11 +65,10 @@ def temperature(context: Examined) -> Result:
 def power(context: Examined) -> Result:
     for card, reading in zip(context.cards, _readings(context), strict=True):
         now, limit = reading.power_w, reading.power_limit_w
-        if card.board in GUIDE_POWER_W:
-            limit = GUIDE_POWER_W[card.board]
-        elif card.architecture and card.architecture.guided:
-            # e75 or e150: only the higher limit is certain.
-            limit = limit or GUIDE_POWER_W["e150"]
+        if card.architecture and card.architecture.guided:
+            # The guide's limits are the boards' own. Of an unknown board only the higher is sure.
+            board_w = (card.chip or chips.get("e150")).board_power_w
+            limit = board_w if card.chip else limit or board_w
         if now is None or not limit:
             continue
         if now >= limit:
