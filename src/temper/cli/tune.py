@@ -14,6 +14,7 @@ from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.values import Number, Picture, Whole, kept_chip, named_values
 from temper.errors import UsageError
 from temper.files import check_writable
+from temper.options import unless_set
 
 
 @click.command(
@@ -102,7 +103,6 @@ def command(
     **rest: Any,
 ) -> None:
     """Find the fastest setting of MODEL (file.py:callable) that stays accurate."""
-    from temper.options import unless_set
 
     board = chips.get(chip).name
     for path in (picture, page):
