@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import pytest
@@ -14,7 +14,7 @@ from programs import Draft, cnn, mlp, transformer
 from temper.chips import get
 from temper.errors import OutOfMemoryError
 from temper.placement.place import place, place_with_report
-from temper.program import DRAM, HOST, Op, Program, TensorSpec
+from temper.program import DRAM, HOST, Op, Program, Source, TensorSpec
 from temper.program.simulate import walk
 from temper.program.text import to_text
 
@@ -388,3 +388,16 @@ def test_patches_that_do_not_overlap_are_folded_into_a_matmul():
     placed = place(d.program(), get("n150"), 1)
     assert [op.kind for op in placed.ops] == ["Reshape", "Permute", "Reshape", "Matmul"]
     assert placed.spec(placed.ops[-1].inputs[0]).shape == (1, 1, 2 * 8 * 8, 8 * 8 * 32)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_equal_ops_keep_the_places_in_the_model_that_they_come_from(level: int) -> None:
+    program = transformer(3)
+    named = tuple(
+        replace(op, source=Source(f"layers.{i}", "model.py", i + 1))
+        for i, op in enumerate(program.ops)
+    )
+    placed = place(program.replace(ops=named), get("n150"), level)
+    maker = {name: op.source for op in placed.ops for name in op.outputs}
+    for op in named:
+        assert all(maker[name] == op.source for name in op.outputs), op.kind

@@ -60,18 +60,18 @@ class Plan:
                     else piece.output_specs[0].memory.sharding
                 )
                 names[-1 - i] = self._fresh(root, tag)
-                self._add(piece, sources, [names[-1 - i]])
+                self._add(piece, sources, [names[-1 - i]], op)
             elif i == main:
                 moved = i + 1 < len(way.pieces)  # results go on to DRAM
                 outs = [self._fresh(n, "sram") if moved else n for n in op.outputs]
                 names[-1 - i] = outs[0]
                 if choice.into is not None:
                     op_into = piece.op.with_attrs(into=choice.into)
-                    self._add(replace(piece, op=op_into), sources, outs)
+                    self._add(replace(piece, op=op_into), sources, outs, op)
                     continue
-                self._add(piece, sources, outs)
+                self._add(piece, sources, outs, op)
             else:
-                self._add(piece, sources, [op.outputs[i - main - 1]])
+                self._add(piece, sources, [op.outputs[i - main - 1]], op)
         if choice.kept >= 0:
             self._now[op.inputs[way.pieces[choice.kept].inputs[0]]] = names[-1 - choice.kept]
 
@@ -79,7 +79,7 @@ class Plan:
         now = self._now.get(name, name)
         fresh = self._fresh(name, "dram")
         away = move(self.values[now], DRAM, 0, op)
-        self._add(away, [now], [fresh])
+        self._add(away, [now], [fresh], op)
         self._now[name] = fresh
         self.spilled.append(name)
         label = op.outputs[0] if op.outputs else op.kind
@@ -101,9 +101,10 @@ class Plan:
         if name not in choice.before.read:
             self.unread_spills[name] = self._short[name]
 
-    def _add(self, piece: Piece, sources: Sequence[str], outs: Sequence[str]) -> None:
+    def _add(self, piece: Piece, sources: Sequence[str], outs: Sequence[str], origin: Op) -> None:
+        """One op of the placed program, from where ``origin`` is from: equal ops share pieces."""
         op = piece.op
-        self.ops.append(Op(op.kind, tuple(sources), tuple(outs), op.attrs, op.source))
+        self.ops.append(Op(op.kind, tuple(sources), tuple(outs), op.attrs, origin.source))
         for name, spec in zip(outs, piece.output_specs, strict=True):
             self.values[name] = spec
         self.time_ns += self.meter.measure(piece)[0]

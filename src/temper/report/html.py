@@ -16,7 +16,10 @@ from temper.run.opening import Profile, profile_of_run
 from temper.run.records import Run
 
 _PAGE = Path(__file__).parent / "page"
-_SCRIPTS = ("base.js", "table.js", "timeline.js", "charts.js", "main.js")
+_SCRIPTS = (
+    "base.js", "table.js", "detail.js", "timeline.js", "charts.js", "graph_layout.js", "graph.js",
+    "main.js",
+)  # fmt: skip
 
 
 def write_html(what: Run | Profile, path: Path, *, advice: Sequence[Advice] | None = None) -> None:

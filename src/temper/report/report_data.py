@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,23 +13,26 @@ from temper import chips
 from temper._version import __version__
 from temper.chips import FIDELITY_PHASES, Chip
 from temper.program.memory_plan import POOLS, MemoryPlan
-from temper.record.events import Kind
 from temper.report.advice import Advice
+from temper.report.graph_data import places, program_graphs
 from temper.report.summary import Summary, calls_text, summarise
-from temper.run.expand import blocks
+from temper.report.timeline_data import timelines
+from temper.run.calls import ALL
 from temper.run.opening import Profile
-from temper.run.records import Run
+from temper.run.records import ProgramRecord, Run
 from temper.run.table import OpTable
 from temper.units import bytes_text, rate_text, time_text
 
-_MAX_SEGMENTS = 30_000
 _MAX_ROWS = 20_000
 _MAX_HOLDERS = 200
 _MAX_POINTS = 3_000
 _SMALL = 0.02  # of the pool's peak: thinner than a line of the picture
 
 
-def report_data(profile: Profile, advice: Sequence[Advice]) -> dict[str, Any]:
+def report_data(opened: Profile, advice: Sequence[Advice]) -> dict[str, Any]:
+    """Everything on the page is about one call, where one call stands for all that were chosen."""
+    profile = opened.one_call()
+    part = 1.0 if profile is opened else 1.0 / opened.count
     summary = summarise(profile)
     table, rows = _table_for_page(profile)
     chip = profile.run.chip if profile.run and profile.run.chip else _chip(profile.table)
@@ -49,32 +53,54 @@ def report_data(profile: Profile, advice: Sequence[Advice]) -> dict[str, Any]:
             if value > 0
         ],
         "bounds": summary.bounds,
+        "scope": _scope(opened, profile, summary),
         "ops": rows,
-        "tree": _tree(table),
+        "graphs": program_graphs(profile.run, table.rows) if profile.run else [],
+        "tree": _tree(table.select(table.is_device)),
         "roof": _roof(chip),
-        "timelines": _timelines(profile, table),
+        "timelines": timelines(profile),
         "memory": _memory(profile.run),
-        "advice": [_advice(item) for item in advice],
+        "advice": [_advice(item, part) for item in advice],
         "notes": list(summary.notes),
     }  # fmt: skip
+
+
+def _scope(opened: Profile, shown: Profile, summary: Summary) -> str:
+    """Which calls the figures of the page are about."""
+    if opened.run is None:
+        return "Figures are of all rows of the file."
+    kind = "" if summary.chosen == ALL else f"{summary.chosen} "
+    if shown.count == 1:
+        recorded = f"; {opened.count} were recorded, this one has the median wall time"
+        return f"All figures are of one {kind}call{recorded if opened.count > 1 else ''}."
+    counts = Counter[str]()
+    for process in opened.run.processes:
+        names = {record.handle: record.program.name for record in process.called}
+        counts.update(names[int(handle)] for handle in process.calls["ref"])
+    each = ", ".join(f"{name} {count}" for name, count in counts.most_common(6))
+    return (
+        f"All figures are of {calls_text(summary)} together: programs were called differently "
+        f"often ({each})."
+    )
 
 
 def _headline(summary: Summary) -> list[list[str]]:
     split = summary.split
     band = f"{time_text(summary.low_ns)} to {time_text(summary.high_ns)}"
-    calls = f" of {calls_text(summary)}" if summary.calls else ""
     items = [
         [
             "device time",
             time_text(split.device),
             f"{band}, {summary.word}" if summary.modelled else summary.word,
         ],
-        ["ops", f"{summary.ops:,}", f"on the device{calls}"],
+        ["ops", f"{summary.ops:,}", "on the device"],
     ]
-    if summary.call_ns:
+    if summary.call_ns and summary.call_ns == split.total:
         rate = f"{1e9 / summary.call_ns:,.0f} calls/s"
         kind = {"warm": "a warm call", "first": "a first call"}.get(summary.chosen, "a call")
-        items.append([kind, time_text(summary.call_ns), f"{summary.word}, {rate}"])
+        items.insert(0, [kind, time_text(summary.call_ns), f"{summary.word}, {rate}"])
+    elif summary.calls:
+        items.insert(0, [calls_text(summary), time_text(split.total), f"{summary.word}, together"])
     items.append(["gaps", time_text(split.gap), "device idle between ops"])
     items.append(["rate", rate_text(summary.tflops), f"{summary.gbps:.3g} GB/s of DRAM"])
     if summary.host_ops:
@@ -122,6 +148,8 @@ def _table_for_page(profile: Profile) -> tuple[OpTable, dict[str, list[Any]]]:
         values = cut.count if name == "count" else cut.number(name)
         columns[name] = [_number(value) for value in values]
     columns["neighbour"] = _neighbours(profile.run, cut.rows)
+    columns["place"] = (places(profile.run) if profile.run else [""] * cut.rows)[: cut.rows]
+    columns["reached"] = _reached(profile.run, cut.rows)
     return cut, columns
 
 
@@ -134,14 +162,22 @@ def _number(value: float) -> float | int | None:
 def _neighbours(run: Run | None, rows: int) -> list[str]:
     if run is None:
         return [""] * rows
-    found = []
-    for process in run.processes:
-        handles, first = np.unique(process.calls["ref"], return_index=True)
-        for handle in handles[np.argsort(first)]:
-            for cost in process.programs[int(handle)].costs:
-                text = cost.neighbour + (" (extrapolated)" if cost.extrapolated else "")
-                found.append(text)
-    return (found + [""] * rows)[:rows]
+    return [
+        cost.neighbour + (" (extrapolated)" if cost.extrapolated else "")
+        for record in run.called
+        for cost in record.costs
+    ][:rows]
+
+
+def _reached(run: Run | None, rows: int) -> list[dict[str, float]]:
+    """Shares of the chip's peaks that each op reaches, as the cost model has them."""
+    if run is None:
+        return [{}] * rows
+    return [
+        {name: round(share, 4) for name, share in cost.utilisation.items()}
+        for record in run.called
+        for cost in record.costs
+    ][:rows]
 
 
 def _merged(table: OpTable) -> OpTable:
@@ -203,94 +239,11 @@ def _plain_tree(node: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _timelines(profile: Profile, table: OpTable) -> list[dict[str, Any]]:
-    if profile.run is None:
-        return [_card_timeline(profile.table)]
-    return [_device_timeline(profile.run), _host_timeline(profile.whole or profile.run)]
-
-
-def _lane(name: str) -> dict[str, Any]:
-    return {"name": name, "s": [], "d": [], "o": [], "t": []}
-
-
-def _add(lane: dict[str, Any], start: float, end: float, op: int = -1, text: str = "") -> None:
-    lane["s"].append(round(start))
-    lane["d"].append(max(0, round(end) - round(start)))
-    lane["o"].append(op)
-    lane["t"].append(text)
-
-
-def _device_timeline(run: Run) -> dict[str, Any]:
-    lanes = []
-    budget = _MAX_SEGMENTS // max(1, len(run.processes))
-    shown = total = offset = 0
-    for process in run.processes:
-        several = f" (process {process.pid})" if len(run.processes) > 1 else ""
-        device, link = _lane(f"device{several}"), _lane(f"link{several}")
-        handles, first = np.unique(process.calls["ref"], return_index=True)
-        rows = {}
-        for handle in handles[np.argsort(first)]:
-            rows[int(handle)] = offset
-            offset += len(process.programs[int(handle)].ops)
-        for block in blocks(process, max_ops=budget):
-            times = block.record.schedule
-            base = rows[block.record.handle]
-            for call in range(len(block.calls)):
-                begin = float(block.call_start_ns[call])
-                _add(link, begin + times.in_start_ns, begin + times.in_end_ns, -1, "inputs")
-                _add(link, begin + times.out_start_ns, begin + times.out_end_ns, -1, "outputs")
-                for index in range(len(block.record.ops)):
-                    _add(
-                        device, block.start_ns[call, index], block.end_ns[call, index], base + index
-                    )
-        shown += len(device["s"])
-        total += process.op_count
-        lanes += [device, link]
-    note = f"first {shown:,} of {total:,} ops" if shown < total else ""
-    return {"name": f"device, {run.basis} clock", "lanes": lanes, "note": note, "marks": []}
-
-
-def _host_timeline(run: Run) -> dict[str, Any]:
-    lanes, marks = [], []
-    base = min((int(p.events["start_ns"].min()) for p in run.processes if len(p.events)), default=0)
-    budget = _MAX_SEGMENTS // max(1, len(run.processes))
-    cut = False
-    for process in run.processes:
-        name = f"process {process.pid}"
-        calls, spans = _lane(f"{name}: calls"), _lane(f"{name}: spans")
-        cut |= len(process.calls) > budget
-        for event in process.calls[:budget]:
-            text = process.programs[int(event["ref"])].program.name
-            _add(calls, event["start_ns"] - base, event["end_ns"] - base, -1, text)
-        for event in process.of_kind(Kind.SPAN)[:budget]:
-            text = process.name(event["ref"])
-            _add(spans, event["start_ns"] - base, event["end_ns"] - base, -1, text)
-        for event in process.of_kind(Kind.MARK)[:1000]:
-            marks.append([int(event["start_ns"]) - base, process.name(event["ref"])])
-        lanes += [calls, spans]
-    note = f"first {budget:,} calls of each process" if cut else ""
-    return {"name": "host, measured wall clock", "lanes": lanes, "note": note, "marks": marks}
-
-
-def _card_timeline(table: OpTable) -> dict[str, Any]:
-    """Gaps and kernels one after the other, in the order of the file."""
-    device = table.select(table.is_device)
-    gap = np.nan_to_num(device.number("gap_ns"))
-    kernel = np.nan_to_num(device.number("kernel_ns"))
-    ends = np.cumsum(gap + kernel)
-    shown = min(device.rows, _MAX_SEGMENTS)
-    lane = _lane("device")
-    code, bound = device.text("code"), device.text("bound")
-    for row in range(shown):
-        _add(lane, ends[row] - kernel[row], ends[row], -1, code[row])
-    lane["b"] = [bound[row] for row in range(shown)]
-    note = f"first {shown:,} of {device.rows:,} ops" if shown < device.rows else ""
-    return {"name": f"device, {table.basis}", "lanes": [lane], "note": note, "marks": []}
-
-
 def _memory(run: Run | None) -> list[dict[str, Any]]:
     """The pools over one call of the program that fills them most."""
     records = [record for record in run.called if record.program.ops] if run else []
+    sizes = [len(record.ops) for record in records]
+    bases = {id(record): sum(sizes[:i]) for i, record in enumerate(records)}
     pools = []
     for pool in reversed(POOLS):
         fullest = max(records, key=lambda r, p=pool: max(r.memory.used(p)), default=None)  # type: ignore[misc]
@@ -304,10 +257,17 @@ def _memory(run: Run | None) -> list[dict[str, Any]]:
                 "capacity": plan.capacity(pool),
                 "used": plan.used(pool),
                 "ops": [info.name for info in fullest.infos],
+                # The op table's row of each op; a view shares that of the op after it.
+                "rows": _rows_of(fullest, bases[id(fullest)]),
                 "holders": _holders(plan, pool),
             }
         )
     return pools
+
+
+def _rows_of(record: ProgramRecord, base: int) -> list[int]:
+    starts = np.searchsorted(record.launched, np.arange(len(record.infos)))
+    return [int(row) for row in base + np.minimum(starts, max(0, len(record.ops) - 1))]
 
 
 def _holders(plan: MemoryPlan, pool: str) -> list[list[Any]]:
@@ -331,15 +291,16 @@ def _holders(plan: MemoryPlan, pool: str) -> list[list[Any]]:
     return sorted(large, key=lambda h: -h[2] * (h[4] - h[3] + 1))[:_MAX_HOLDERS]
 
 
-def _advice(item: Advice) -> dict[str, Any]:
+def _advice(item: Advice, part: float) -> dict[str, Any]:
+    """Its figures of the part of the calls that the page is about."""
     return {
         "title": item.title,
         "why": item.why,
         "paste": item.paste,
         "accuracy": item.accuracy,
-        "now": time_text(item.now_ns),
-        "then": time_text(item.then_ns),
-        "band": f"{time_text(item.low_ns)} to {time_text(item.high_ns)}",
+        "now": time_text(item.now_ns * part),
+        "then": time_text(item.then_ns * part),
+        "band": f"{time_text(item.low_ns * part)} to {time_text(item.high_ns * part)}",
         "share": item.share,
         "basis": item.basis,
     }

@@ -38,6 +38,22 @@ def choose_calls(run: Run, calls: str) -> tuple[Run, int]:
     return replace(run, processes=processes), max(counts.values(), default=0)
 
 
+def one_call(run: Run) -> Run | None:
+    """The run with one call of each program, the one of median wall time; None where programs were
+    called differently often, so that no one call is the whole model's."""
+    processes = []
+    counts = set()
+    for process in run.processes:
+        calls, chosen = process.calls, []
+        for record in process.called:
+            own = np.flatnonzero(calls["ref"] == record.handle)
+            counts.add(len(own))
+            wall = calls["end_ns"][own] - calls["start_ns"][own]
+            chosen.append(int(own[np.argsort(wall, kind="stable")[(len(own) - 1) // 2]]))
+        processes.append(_keep(process, process.call_indices[np.array(sorted(chosen), dtype=int)]))
+    return replace(run, processes=processes) if len(counts) == 1 else None
+
+
 def between_marks(run: Run, start: str, end: str) -> Run:
     """The run with the calls after its first mark ``start`` and before the next mark ``end``."""
     processes = []

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from temper.errors import BadFileError
 from temper.run import folder
-from temper.run.calls import ALL, FIRST, WARM, between_marks, choose_calls
+from temper.run.calls import ALL, FIRST, WARM, between_marks, choose_calls, one_call
 from temper.run.card_csv import read_ops_csv
 from temper.run.records import Run
 from temper.run.regions import Region, one_device, region_of
@@ -25,6 +25,13 @@ class Profile:
     calls: str = ALL  # which calls these are
     count: int = 0  # how many times the whole model was called in them; 0 when unknown
     whole: Run | None = None  # with every call
+
+    def one_call(self) -> Profile:
+        """One of the chosen calls; all of them where none stands for the others."""
+        run = one_call(self.run) if self.run is not None and self.count > 1 else None
+        if run is None:
+            return self
+        return replace(self, table=table_of_run(run), run=run, count=1)
 
     def chosen(self, calls: str) -> Profile:
         """The same profile with other calls of it."""

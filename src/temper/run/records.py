@@ -157,6 +157,12 @@ class ProcessRun:
         return found
 
     @cached_property
+    def called(self) -> list[ProgramRecord]:
+        """The programs that were called, in the order of their first calls."""
+        handles, first = np.unique(self.calls["ref"], return_index=True)
+        return [self.programs[int(handle)] for handle in handles[np.argsort(first)]]
+
+    @cached_property
     def op_count(self) -> int:
         sizes = {handle: len(record.ops) for handle, record in self.programs.items()}
         handles, counts = np.unique(self.calls["ref"], return_counts=True)
@@ -196,10 +202,9 @@ class Run:
 
     @property
     def called(self) -> Iterator[ProgramRecord]:
-        """The programs that were called."""
+        """The programs that were called, in the order of the op table."""
         for process in self.processes:
-            for handle in np.unique(process.calls["ref"]):
-                yield process.programs[int(handle)]
+            yield from process.called
 
     def top(self, count: int = 5) -> list[OpRecord]:
         """The ops that took the most device time, all calls of this run together."""

@@ -15,13 +15,8 @@ def table_of_run(run: Run) -> OpTable:
     numbers: dict[str, list[float]] = {}
     texts: dict[str, list[str]] = {}
     for process in run.processes:
-        handles, first, counts = np.unique(
-            process.calls["ref"], return_index=True, return_counts=True
-        )
-        for handle in handles[np.argsort(first)]:
-            at = int(np.searchsorted(handles, handle))
-            record = process.programs[int(handle)]
-            _add_program(numbers, texts, process, record, int(counts[at]))
+        for record in process.called:
+            _add_program(numbers, texts, process, record)
     rows = len(texts.get("code", ()))
     chip = run.chip
     return OpTable(
@@ -39,7 +34,6 @@ def _add_program(
     texts: dict[str, list[str]],
     process: ProcessRun,
     record: ProgramRecord,
-    count: int,
 ) -> None:
     calls = process.calls[process.calls["ref"] == record.handle]
     wall = float((calls["end_ns"] - calls["start_ns"]).mean())
@@ -49,7 +43,7 @@ def _add_program(
     for index, (info, cost) in enumerate(zip(record.ops, record.costs, strict=True)):
         model = info.performance_model
         values = {
-            "count": count,
+            "count": len(calls),
             "kernel_ns": cost.kernel_ns,
             "low_ns": cost.low_ns,
             "high_ns": cost.high_ns,

@@ -127,12 +127,23 @@ function memoryPicture(pool, width) {
     }
     for (let op = first; op <= last; op++) base[op] += size;
     const shape = svg("path", { d: path + back + "Z", fill: `var(${shades[index % shades.length]})`, "fill-opacity": 0.65, stroke: "var(--card)", "stroke-width": edge });
-    tipOn(shape, `${module || name}\n${bytesText(size)} from ${pool.ops[first]} to ${pool.ops[last]}`);
+    tipOn(shape, `${module || name}\n${bytesText(size)} from ${pool.ops[first]} to ${pool.ops[last]}\nclick for the op that runs here`);
     picture.append(shape);
   });
   let outline = "";
   for (let op = 0; op < count; op += step) outline += `${op ? "L" : "M"}${X(op)},${height - pool.used[op] * unit}L${X(Math.min(count, op + step))},${height - pool.used[op] * unit}`;
   picture.append(svg("path", { d: outline, fill: "none", stroke: "var(--ink)", "stroke-width": 1, "pointer-events": "none" }));
+  // A click anywhere is a click on the op that runs there.
+  picture.style.cursor = "pointer";
+  picture.addEventListener("click", (event) => {
+    const box = picture.getBoundingClientRect();
+    const op = Math.floor(((event.clientX - box.left) / box.width) * count);
+    openDetail(pool.rows[Math.max(0, Math.min(count - 1, op))]);
+  });
+  const at = pool.rows.indexOf(picked.row);
+  if (picked.row >= 0 && at >= 0) picture.append(svg("rect", { x: X(at), y: 0, width: Math.max(2, X(1)), height, fill: "var(--ink)", "fill-opacity": 0.35, class: "picked", "pointer-events": "none" }));
   block.append(picture);
   return block;
 }
+
+function showInMemory() { byId("memory-section").scrollIntoView({ block: "center" }); }

@@ -20,7 +20,7 @@ function drawAdvice() {
   if (!DATA.advice.length) {
     place.append(make("p", "No single change that was tried gains 1% or more.", { class: "hint" }));
   }
-  if (DATA.advice.length) place.append(make("p", DATA.advice.every((item) => item.basis === "modelled") ? "Each change was timed again by the cost model; figures are over the calls shown." : "Times are measured; gains are modelled, or bounds from the columns of the file.", { class: "hint" }));
+  if (DATA.advice.length) place.append(make("p", DATA.advice.every((item) => item.basis === "modelled") ? "Each change was timed again by the cost model; figures are of the calls shown." : "Times are measured; gains are modelled, or bounds from the columns of the file.", { class: "hint" }));
   for (const item of DATA.advice) {
     const block = make("div", null, { class: "advice" });
     const head = make("p");
@@ -44,10 +44,12 @@ function drawAll() {
   drawIcicle();
   drawRoofline();
   drawMemory();
+  drawGraph();
 }
 
 byId("title").textContent = DATA.title;
 byId("subtitle").textContent = [DATA.chip, `device times ${DATA.word}`, DATA.command && DATA.command !== DATA.title ? DATA.command : ""].filter(Boolean).join(" · ");
+byId("scope").textContent = DATA.scope;
 for (const [label, value, more] of DATA.headline) {
   const card = make("div");
   card.append(make("span", label), make("b", value), make("span", more));
@@ -55,7 +57,7 @@ for (const [label, value, more] of DATA.headline) {
 }
 const PARTS = { device: "--compute", gaps: "--gap", "host ops": "--host", transfer: "--link", waiting: "--launch" };
 drawStack(byId("split"), DATA.split.map((part) => ({ name: part.name, value: part.ns, text: timeText(part.ns) })), (name) => PARTS[name] || "--other");
-byId("bounds").append(make("p", "What bounds the device ops", { class: "hint" }));
+byId("bounds").append(make("p", "What bounds the device ops: the part of an op's time that takes longest, with the overhead that kernels of its kind have there", { class: "hint" }));
 drawStack(byId("bounds"), Object.entries(DATA.bounds).map(([name, share]) => ({ name, value: share })), boundVariable);
 drawAdvice();
 startTable();
@@ -63,6 +65,7 @@ startTimeline();
 drawIcicle();
 drawRoofline();
 drawMemory();
+startGraph();
 if (DATA.notes.length) {
   byId("notes-section").hidden = false;
   DATA.notes.forEach((note) => byId("notes").append(make("li", note)));

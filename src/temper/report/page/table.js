@@ -3,7 +3,7 @@ const OPS = DATA.ops;
 const ROWS = OPS.code.length;
 const TOTAL = OPS.kernel_ns.reduce((sum, ns, row) => sum + (OPS.type[row] === "device" ? (ns || 0) * OPS.count[row] : 0), 0);
 const opTotal = (row) => (OPS.kernel_ns[row] || 0) * OPS.count[row];
-const COLUMNS = [
+const ALL_COLUMNS = [
   ["op", opName, "word name"],
   ["total", opTotal, "", timeText],
   ["share", (row) => (OPS.type[row] === "device" ? opTotal(row) / (TOTAL || 1) : null), "", percent],
@@ -12,11 +12,16 @@ const COLUMNS = [
   ["band", (row) => (OPS.high_ns[row] || 0) - (OPS.low_ns[row] || 0), "", null],
   ["gap", (row) => OPS.gap_ns[row], "", timeText],
   ["bound", (row) => OPS.bound[row], "word", null],
+  ["reached", (row) => mostReached(row)[1] || null, "", null],
+  ["place", (row) => OPS.place[row], "word"],
   ["cores", (row) => OPS.cores[row], ""],
   ["fidelity", (row) => OPS.fidelity[row], "word"],
   ["shape", (row) => OPS.shape[row], "word"],
   ["where", (row) => OPS.location[row].split("/").pop(), "word"],
 ];
+// A column that no row has anything in is left out.
+const said = ([name, value], row) => (name === "band" ? (OPS.high_ns[row] || 0) !== (OPS.low_ns[row] || 0) : name === "gap" || name === "reached" ? value(row) : !["", null, undefined].includes(value(row)));
+let COLUMNS = [];
 const table = { column: 1, down: true, words: "", shown: 100, order: [] };
 
 function tableText(row) {
@@ -50,6 +55,9 @@ function cellFor(row, column) {
     cell.append(tag);
   } else if (name === "band") {
     if (OPS.low_ns[row] !== null && OPS.high_ns[row] !== OPS.low_ns[row]) cell.textContent = timeText(OPS.low_ns[row]) + " to " + timeText(OPS.high_ns[row]);
+  } else if (name === "reached") {
+    const [most, share] = mostReached(row);
+    if (share) cell.textContent = `${percent(share)} ${most}`;
   } else if (name === "op") {
     // Long module paths may break after their dots.
     opName(row).split(/(?<=[.])/).forEach((part, index) => { if (index) cell.append(make("wbr")); cell.append(part); });
@@ -64,20 +72,44 @@ function drawTable() {
   const body = byId("ops").tBodies[0];
   body.replaceChildren();
   for (const row of table.order.slice(0, table.shown)) {
-    const line = make("tr", null, { tabindex: "0" });
+    const line = make("tr", null, { tabindex: "0", "data-row": row });
+    if (row === picked.row) line.className = "picked";
     COLUMNS.forEach((_, column) => line.append(cellFor(row, column)));
     line.addEventListener("click", () => openDetail(row));
     line.addEventListener("keydown", (event) => { if (event.key === "Enter") openDetail(row); });
     body.append(line);
   }
   byId("more").hidden = table.order.length <= table.shown;
-  byId("found").textContent = table.order.length === ROWS ? `${ROWS} ops` : `${table.order.length} of ${ROWS} ops`;
+  const found = table.order.reduce((sum, row) => sum + (OPS.type[row] === "device" ? opTotal(row) : 0), 0);
+  const count = table.order.length === ROWS ? `${ROWS} ops` : `${table.order.length} of ${ROWS} ops`;
+  byId("found").textContent = `${count}, ${timeText(found)} on the device` + (table.order.length === ROWS ? "" : ` of ${timeText(TOTAL)}`);
   byId("ops").querySelectorAll("th").forEach((head, index) => {
     head.setAttribute("aria-sort", index === table.column ? (table.down ? "descending" : "ascending") : "none");
   });
 }
 
+function searchOps(words) {
+  table.words = words;
+  table.shown = 100;
+  sortTable();
+  drawTable();
+  drawLine();
+  markGraph();
+}
+
+// The op's line of the table, made visible and focused.
+function showInTable(row) {
+  if (!table.order.includes(row)) { byId("search").value = ""; searchOps(""); }
+  table.shown = Math.max(table.shown, table.order.indexOf(row) + 1);
+  drawTable();
+  const line = byId("ops").querySelector(`tr[data-row="${row}"]`);
+  line.scrollIntoView({ block: "center" });
+  line.focus({ preventScroll: true });
+}
+
 function startTable() {
+  const rows = Array.from({ length: ROWS }, (_, row) => row);
+  COLUMNS = ALL_COLUMNS.filter((column) => column[0] === "op" || rows.some((row) => said(column, row)));
   const head = make("tr");
   COLUMNS.forEach(([name, , kind], index) => {
     const cell = make("th", null, { class: kind, scope: "col" });
@@ -92,46 +124,8 @@ function startTable() {
     head.append(cell);
   });
   byId("ops").tHead.append(head);
-  byId("search").addEventListener("input", (event) => {
-    table.words = event.target.value;
-    table.shown = 100;
-    sortTable();
-    drawTable();
-  });
+  byId("search").addEventListener("input", (event) => searchOps(event.target.value));
   byId("more").addEventListener("click", () => { table.shown += 500; drawTable(); });
   sortTable();
   drawTable();
-}
-
-function openDetail(row) {
-  const body = byId("detail-body");
-  body.replaceChildren(make("h2", opName(row)));
-  const list = make("dl");
-  const word = DATA.word;
-  const rate = OPS.kernel_ns[row] ? [OPS.flops[row] / OPS.kernel_ns[row] / 1e3, OPS.dram_bytes[row] / OPS.kernel_ns[row]] : [0, 0];
-  const band = OPS.low_ns[row] !== null && OPS.low_ns[row] !== OPS.high_ns[row] ? ` (${timeText(OPS.low_ns[row])} to ${timeText(OPS.high_ns[row])})` : "";
-  const lines = [
-    ["time", `${timeText(OPS.kernel_ns[row])}${band}, ${word}`],
-    ["runs", `${OPS.count[row]}, ${timeText(opTotal(row))} in all`],
-    ["gap before", timeText(OPS.gap_ns[row])],
-    ["bound by", OPS.bound[row]],
-    ["source", OPS.location[row]],
-    ["op code", OPS.code[row]],
-    ["cores", OPS.cores[row]],
-    ["fidelity", OPS.fidelity[row]],
-    ["shapes", OPS.shape[row]],
-    ["formats", OPS.formats[row]],
-    ["input 0", OPS.memory[row]],
-    ["arithmetic", rate[0] ? `${rate[0].toPrecision(3)} TFLOP/s` : ""],
-    ["DRAM", rate[1] ? `${rate[1].toPrecision(3)} GB/s, ${bytesText(OPS.dram_bytes[row])}` : ""],
-    ["tt-metal's ideal", OPS.pm_ideal_ns[row] > 1 ? timeText(OPS.pm_ideal_ns[row]) : ""],
-    ["nearest measured", OPS.neighbour[row]],
-  ];
-  for (const [name, value] of lines) {
-    if (value === "" || value === null || value === undefined) continue;
-    list.append(make("dt", name), make("dd", value));
-  }
-  body.append(list);
-  hideTip();
-  byId("detail").showModal();
 }

@@ -44,6 +44,7 @@ function drawLine() {
   const pen = canvas.getContext("2d");
   pen.scale(scale, scale);
   pen.font = "11px system-ui, sans-serif";
+  const found = matching();
   const span = line.to - line.from || 1, x = (time) => ((time - line.from) / span) * width;
   drawAxis(pen, width, height, span, x);
   now.lanes.forEach((lane, number) => {
@@ -52,12 +53,14 @@ function drawLine() {
     for (let i = firstAfter(lane, line.from); i < lane.s.length && lane.s[i] < line.to; i++) {
       const left = x(lane.s[i]), right = x(lane.s[i] + lane.d[i]);
       if (right - left < 2) {
-        const bin = Math.floor(left / 2), held = thin.get(bin) || { busy: 0, most: -1, i };
+        const bin = Math.floor(left / 2), held = thin.get(bin) || { busy: 0, most: -1, i, found: false };
+        if (found && found.has(lane.o[i]) && !held.found) Object.assign(held, { found: true, most: -1 });
         held.busy += right - left;
-        if (right - left > held.most) Object.assign(held, { most: right - left, i });
+        if (right - left > held.most && (!held.found || found.has(lane.o[i]))) Object.assign(held, { most: right - left, i });
         thin.set(bin, held);
         continue;
       }
+      pen.globalAlpha = found && !found.has(lane.o[i]) ? 0.15 : 1;
       pen.fillStyle = segmentColor(lane, i);
       pen.fillRect(left, top + 2, right - left - (right - left > 3 ? 1 : 0), LANE - 6);
       if (right - left > 46) {
@@ -73,9 +76,12 @@ function drawLine() {
     // What is thinner than the screen can show stands as high as it is busy.
     for (const [bin, held] of thin) {
       const high = Math.max(4, Math.min(1, held.busy / 2) * (LANE - 6));
+      pen.globalAlpha = found && !held.found ? 0.15 : 1;
       pen.fillStyle = segmentColor(lane, held.i);
       pen.fillRect(bin * 2, top + 2 + (LANE - 6) - high, 2, high);
     }
+    pen.globalAlpha = 1;
+    drawPicked(pen, lane, top, x, width);
     pen.fillStyle = css("--soft");
     if (!lane.s.length) pen.fillText(lane.name + ": nothing", 6, top + 18);
   });
@@ -88,8 +94,45 @@ function drawLine() {
   }
   byId("timeline-hint").textContent = [
     now.lanes.map((lane) => lane.name).join(" / "), now.note,
-    "bars stand as high as the device is busy · drag or ← → to move, + − or Ctrl + wheel to zoom, click an op for details",
+    found ? "what the search does not find is faint" : "", "bars stand as high as the device is busy · drag or ← → to move, + − or Ctrl + wheel to zoom, click an op for details",
   ].filter(Boolean).join(" · ");
+}
+
+// A frame round the op that was picked in any view.
+function drawPicked(pen, lane, top, x, width) {
+  if (picked.row < 0) return;
+  pen.strokeStyle = css("--ink");
+  pen.lineWidth = 2;
+  for (let i = firstAfter(lane, line.from); i < lane.s.length && lane.s[i] < line.to; i++) {
+    if (lane.o[i] !== picked.row) continue;
+    const left = Math.max(1, x(lane.s[i])), right = Math.min(width - 1, x(lane.s[i] + lane.d[i]));
+    pen.strokeRect(left, top + 1, Math.max(3, right - left), LANE - 4);
+  }
+  pen.lineWidth = 1;
+}
+
+// The first segment of an op on the device's clock: [lane, index].
+function segmentOf(row) {
+  for (const lane of DATA.timelines[0].lanes) {
+    const index = lane.o.indexOf(row);
+    if (index >= 0) return [lane, index];
+  }
+  return null;
+}
+
+function showInTimeline(row) {
+  const [lane, i] = segmentOf(row);
+  if (line.index !== 0) byId("clocks").children[0].click();
+  const span = Math.min(line.end, Math.max(20, 8 * lane.d[i]));
+  moveLine(lane.s[i] + lane.d[i] / 2 - span / 2, span);
+  byId("timeline").scrollIntoView({ block: "center" });
+}
+
+// Ticks tell their neighbours apart: as many digits as the step between them needs.
+function tickText(at, step) {
+  const [unit, size] = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]].find(([, scale]) => line.to >= scale) || ["ns", 1];
+  const digits = Math.max(0, Math.ceil(-Math.log10(step / size) - 1e-9));
+  return (at / size).toFixed(digits) + " " + unit;
 }
 
 function drawAxis(pen, width, height, span, x) {
@@ -102,7 +145,7 @@ function drawAxis(pen, width, height, span, x) {
     pen.moveTo(x(at), AXIS - 5);
     pen.lineTo(x(at), height);
     pen.stroke();
-    pen.fillText(timeText(at), x(at) + 3, 13);
+    pen.fillText(tickText(at, step), x(at) + 3, 13);
   }
 }
 
