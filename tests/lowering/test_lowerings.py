@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 import temper
+from temper.compiler.pipeline import compile_model
 from temper.errors import CompileError, UsageError
 
 Function = Callable[..., Any]
@@ -142,6 +143,8 @@ LAYERS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "conv_transpose1d": (lambda: nn.ConvTranspose1d(8, 6, 4, 2, 1, 1), (2, 8, 9)),
     "conv2d without a batch": (lambda: nn.Conv2d(3, 8, 3), (3, 9, 11)),
     "conv1d without a batch": (lambda: nn.Conv1d(3, 8, 3), (3, 9)),
+    "grouped products of rows": (lambda: nn.Conv1d(12, 8, 1, groups=4), (2, 12, 9)),
+    "grouped products of images": (lambda: nn.Conv2d(8, 12, 1, groups=2), (2, 8, 5, 3)),
     "batch norm of volumes": (lambda: nn.BatchNorm3d(3), (2, 3, 4, 5, 6)),
 }
 
@@ -151,6 +154,15 @@ def test_layers_of_other_ranks_stay_on_the_chip(name: str) -> None:
     torch.manual_seed(0)
     make, shape = LAYERS[name]
     check(lambda layer, x: layer(x), torch.randn(shape), layers=(make(),))
+
+
+def test_a_pointwise_convolution_with_groups_is_one_matmul_with_its_activation() -> None:
+    model = nn.Sequential(nn.Conv1d(64, 128, 1, groups=4), nn.GELU()).eval()
+    options = {"optimization_level": 1, "compile_cache": False}
+    program = compile_model(model, (torch.randn(2, 64, 32),), options=options).programs[0]
+    assert "Conv2d" not in {op.kind for op in program.ops}
+    matmuls = [op for op in program.ops if op.kind == "Matmul"]
+    assert [op.attr("activations") for op in matmuls] == [[["gelu"]]]
 
 
 @pytest.mark.parametrize(

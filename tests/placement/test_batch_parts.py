@@ -45,9 +45,11 @@ class _Encoder(nn.Module):
         super().__init__()
         self.words = nn.Embedding(50, 64)
         self.layer = nn.TransformerEncoderLayer(64, 2, 128, 0.0, batch_first=True)
+        self.token = nn.Parameter(torch.randn(1, 1, 64))
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        return self.layer(self.words(ids) + torch.arange(32.0)[None, :, None].to(torch.bfloat16))
+        x = self.words(ids) + torch.arange(32.0)[None, :, None].to(torch.bfloat16)
+        return self.layer(torch.cat([self.token.expand(ids.shape[0], -1, -1), x], 1))
 
 
 class _Mixed(nn.Module):

@@ -42,6 +42,8 @@ def conv(
     """One convolution; level 0 prepares its weights at every call, level 1 once."""
     dtype = result(node)[1]
     stem = None
+    if not transposed and _is_grouped_product(b, weight, stride, padding, groups):
+        weight, groups = _spread_groups(b, weight, groups), 1
     if not transposed and groups == 1 and dilation == [1, 1]:
         stem = fold_stem(b, x, weight, stride=stride, padding=padding, out_hw=out_image[2:])
     if stem is not None:
@@ -77,6 +79,42 @@ def conv(
         name=node.name,
     )
     return replace(out, shape=out_image, image=out_image)
+
+
+# Groups of a pointwise convolution that are spread to one matrix; ttnn's convolution does the same
+# with any number, on the way to a kernel that is slower than its matmul.
+_MOST_GROUPS = 16
+
+
+def _is_grouped_product(
+    b: Builder, weight: Value, stride: list[int], padding: list[int], groups: int
+) -> bool:
+    """A 1x1 convolution with few groups: a matmul with zeros between the groups."""
+    return (
+        1 < groups <= _MOST_GROUPS
+        and all(size == 1 for size in (*weight.shape[2:], *stride))
+        and not any(padding)
+        and weight.const
+        and bool(b.options["enable_const_eval"])
+    )
+
+
+def _spread_groups(b: Builder, weight: Value, groups: int) -> Value:
+    """(out, in / groups, ...) as (out, in, ...), zero where the groups do not meet."""
+    out, deep, *kernel = weight.shape
+    rows = out // groups
+    parts = []
+    for group in range(groups):
+        ends = [(group + 1) * rows, deep, *kernel]
+        cut = {"begins": [group * rows, *(0 for _ in weight.shape[1:])], "ends": ends,
+               "steps": [1] * len(weight.shape)}  # fmt: skip
+        part = b.emit("Slice", [weight], (rows, deep, *kernel), weight.dtype, cut,
+                      name=weight.name)  # fmt: skip
+        sides = [[0, 0], [group * deep, (groups - 1 - group) * deep], *([0, 0] for _ in kernel)]
+        parts.append(b.emit("Pad", [part], (rows, groups * deep, *kernel), weight.dtype,
+                            {"pads": sides, "value": 0.0}, name=weight.name))  # fmt: skip
+    return b.emit("Concat", parts, (out, groups * deep, *kernel), weight.dtype, {"dim": 0},
+                  name=weight.name)  # fmt: skip
 
 
 def _prepare(

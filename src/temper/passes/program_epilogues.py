@@ -9,6 +9,7 @@ from __future__ import annotations
 from temper.options import Options
 from temper.passes.draft import Draft
 from temper.program import Op
+from temper.program.conv_config import window_of
 from temper.program.tensor import TILE
 
 # What ttnn fuses behind each op (FACTS 6.4).
@@ -39,7 +40,7 @@ def _activation(draft: Draft, index: int, op: Op) -> int:
         return 0
     if before.kind == "Reshape":
         return _through_reshape(draft, index, op, before)
-    if functions[0][0] not in _ALLOWED.get(before.kind, ()) or before.attr("activations"):
+    if functions[0][0] not in _allowed(before) or before.attr("activations"):
         return 0
     if before.kind == "LayerNorm" and before.attr("norm") != "rms":
         return 0
@@ -60,6 +61,12 @@ def _activation(draft: Draft, index: int, op: Op) -> int:
         ),
     )
     return 1
+
+
+def _allowed(op: Op) -> set[str]:
+    """What may follow; a pointwise convolution runs as a matmul."""
+    product = op.kind == "Conv2d" and op.attr("groups") == 1 and window_of(op).is_matmul
+    return _ALLOWED.get("Matmul" if product else op.kind, set())
 
 
 def _waits_for_product(draft: Draft, matmul: Op, op: Op) -> bool:

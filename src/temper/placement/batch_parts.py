@@ -80,9 +80,16 @@ def cut_batch(program: Program, parts: int) -> Parts | None:
         which = [name in cut for name in op.inputs]
         if any(which):
             found = _attrs_of(program, op, which, parts)
-            if found is None:
-                stop = index
-                break
+            if found is None:  # a token repeated for every sample, say, is sliced too
+                fresh = {n for n in op.inputs if program.spec(n).shape[:1] == batch} - cut
+                fresh = {name for name in fresh if _starts(program.spec(name), parts)}
+                which = [name in cut or name in fresh for name in op.inputs]
+                found = _attrs_of(program, op, which, parts) if fresh else None
+                if found is None:
+                    stop = index
+                    break
+                entries |= fresh
+                cut |= fresh
             attrs[index] = found
             cut.update(op.outputs)
         elif pending.intersection(op.inputs):
