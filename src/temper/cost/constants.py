@@ -6,11 +6,12 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from temper.chips import ARCHITECTURES
 from temper.cost import sfpu
 from temper.cost.bands import NOVELTY, MeasuredCells
 from temper.errors import BadFileError
@@ -63,8 +64,14 @@ class Constants:
     meta: Mapping[str, Any]
 
     def family(self, name: str, arch: str) -> Family:
-        found = self.families.get((name, arch))
-        return found if found is not None else self.families["other", arch]
+        """An architecture's fit of a family, else of its other ops; one that nobody has measured
+        takes the fit of the architecture that stands in for it, with the widest band."""
+        found = self.families.get((name, arch)) or self.families.get(("other", arch))
+        if found is not None:
+            return found
+        stand_in = self.family(name, ARCHITECTURES[arch].stands_in)
+        widest = max(stand_in.bands.values(), key=lambda band: band[1] / band[0])
+        return replace(stand_in, bands=dict.fromkeys(stand_in.bands, widest))
 
 
 def load_file(path: Path) -> Constants:

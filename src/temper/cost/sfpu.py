@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from temper.chips import ARCHITECTURES
+from temper.chips.architecture import ARCHITECTURES, BLACKHOLE, WORMHOLE
 
+_COLUMNS = {WORMHOLE.name: 0, BLACKHOLE.name: 1}
 # Wormhole / Blackhole cycles a 32x32 tile: public kernel measurements of 2025-2026, +-30%.
 # 0 marks functions that the matrix engine or the packer does on the way.
 _CYCLES: dict[str, tuple[float, float]] = {
@@ -117,17 +118,15 @@ def measure(rows: Iterable[tuple[str, int, str, float, float]]) -> dict[str, flo
 def cycles(name: str, arch: str, operands: int = 1, *, older: bool = False) -> float:
     """Cycles a tile; ``older`` asks for kernels of 2025."""
     plain = plain_name(name)
+    column = _COLUMNS[arch if arch in _COLUMNS else ARCHITECTURES[arch].stands_in]
     if older and plain in _OLDER:
-        wormhole, blackhole = _OLDER[plain]
-    else:
-        known = _measured.get((arch, operands, plain))
-        if known is None and ARCHITECTURES[arch].stands_in:
-            known = _measured.get((ARCHITECTURES[arch].stands_in, operands, plain))
-        if known is not None:
-            return known
-        default = _TWO_TENSORS if operands > 1 else _UNKNOWN
-        wormhole, blackhole = _CYCLES.get(plain, default)
-    return blackhole if arch == "blackhole" else wormhole
+        return _OLDER[plain][column]
+    known = _measured.get((arch, operands, plain))
+    if known is None and ARCHITECTURES[arch].stands_in:
+        known = _measured.get((ARCHITECTURES[arch].stands_in, operands, plain))
+    if known is not None:
+        return known
+    return _CYCLES.get(plain, _TWO_TENSORS if operands > 1 else _UNKNOWN)[column]
 
 
 def chain_cycles(chain: Sequence[Sequence[Any]], arch: str, *, older: bool = False) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from temper.chips import ARCHITECTURES
 from temper.doctor import versions
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Examined, Result, check
@@ -9,6 +10,7 @@ from temper.machine.cards import Card
 
 MODULE = "/sys/module/tenstorrent"
 _KMD = "tt-kmd"
+_KNOWN = ", ".join(f"{a.pci_device:04x} {a.title}" for a in ARCHITECTURES.values())
 
 
 @check("card", "card")
@@ -35,7 +37,7 @@ def card_present(context: Examined) -> Result:
             yield Finding(
                 "card", "card", "note" if card.path else "warning",
                 f"{card.label}: PCI details are hidden or the device id is unknown",
-                expected="device id faca Grayskull, 401e Wormhole or b140 Blackhole",
+                expected=f"device id {_KNOWN}",
                 why="link, firmware and temperature cannot be judged without it",
                 fix="mount /sys read-only into the container, or update temper",
                 source="tt-kmd enumerate.h", card=card.label,

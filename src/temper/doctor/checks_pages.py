@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+from temper.chips import ARCHITECTURES
 from temper.doctor.finding import Finding
 from temper.doctor.registry import Examined, Result, check
 
 PAGES = "/sys/kernel/mm/hugepages"
 OVERRIDE = "/opt/tenstorrent/bin/hugepages-override.txt"
 MOUNT = "/dev/hugepages-1G"
+_WANTED = ", ".join(f"{a.pages_1g} for {a.title}" for a in ARCHITECTURES.values())
 _SOURCE = "tt-umd hugepage.cpp; tt-system-tools hugepages-setup.sh"
 _GUIDE = (
     "the tuning guide's 'HugePages 16 GB' is well meant, but it sets 2 MiB pages, and the "
@@ -63,8 +65,7 @@ def hugepages(context: Examined) -> Result:
         yield Finding(
             "hugepages", "pages", "note",
             f"{large or 0} pages of 1 GiB reserved{small_note}",
-            expected="once a card is in: 1 for Grayskull, 4 for Wormhole or Blackhole, unless "
-            "the IOMMU translates",
+            expected=f"once a card is in: {_WANTED}, unless the IOMMU translates",
             why=_GUIDE if small >= 512 else "", source=_SOURCE,
         )  # fmt: skip
         return
