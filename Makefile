@@ -7,7 +7,7 @@ STAMP  := $(VENV)/.installed
 INPUTS := pyproject.toml constraints.txt CMakeLists.txt $(wildcard src/temper/kernels/*.cpp src/temper/kernels/*.hpp)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format types bench clean
+.PHONY: help demo test lint format types pictures bench clean
 
 help:  ## Show this list.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-8s %s\n", $$1, $$2}'
@@ -47,6 +47,9 @@ format: $(STAMP)  ## Mend style.
 types: $(STAMP)  ## Check types strictly.
 	@echo "==> types"
 	@$(BIN)/mypy
+
+pictures: $(STAMP)  ## Draw the README's pictures again (needs chromium).
+	@$(BIN)/python scripts/pictures.py
 
 bench: $(STAMP)  ## Run the benchmarks that take minutes, not hours.
 	@for script in formats host profiler etl; do \

@@ -47,3 +47,13 @@ def test_the_python_of_the_readme_is_that_of_the_example() -> None:
 def test_every_link_of_the_readme_leads_somewhere() -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", TEXT):
         assert (ROOT / target).exists(), target
+
+
+def test_pictures_of_the_readme_are_small_and_drawn_by_a_command() -> None:
+    shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", TEXT)
+    assert {Path(path).stem for path in shown} == {"ladder", "page"}
+    for path in shown:
+        assert (ROOT / path).read_bytes()[:4] == b"\x89PNG"
+        assert (ROOT / path).stat().st_size < 300_000
+    assert "make pictures" in TEXT
+    assert "scripts/pictures.py" in (ROOT / "Makefile").read_text()

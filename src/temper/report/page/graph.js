@@ -28,7 +28,9 @@ function drawGraph() {
   const draw = (part, left, top) => {
     Object.assign(part, { left: left + part.x, top: top + part.y });
     if (part.open) {
-      frames.append(...frameOf(part));
+      const [frame, label] = frameOf(part);
+      frames.append(frame);
+      boxes.append(label); // no edge crosses it out
       part.parts.forEach((inner) => draw(inner, part.left, part.top));
       return;
     }
