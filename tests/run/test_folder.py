@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import samples
 
+from temper import files
 from temper.errors import BadFileError, TemperError
 from temper.report import writers
 from temper.report.writers import write_run
@@ -128,10 +129,13 @@ def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
     full = Path("/dev/full")
     if not full.exists():
         pytest.skip("no /dev/full here")
-    from temper import files
-
     target = tmp_path / "ops.csv"
-    beside = target.with_name(f".{target.name}.{__import__('os').getpid()}.part")
-    beside.symlink_to(full)
-    with pytest.raises(TemperError, match="No space left"), files.replacing(target) as file:
-        file.write(b"x" * (2 << 20))
+
+    def write() -> None:
+        with files.replacing_path(target) as beside:
+            beside.symlink_to(full)
+            beside.write_bytes(b"x" * (2 << 20))
+
+    with pytest.raises(TemperError, match=f"{target.name}: No space left"):
+        write()
+    assert not list(tmp_path.iterdir())
