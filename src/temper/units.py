@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import sys
 from codecs import register_error
+from collections.abc import Iterable, Sequence
 
 # What would move the cursor, recolour the terminal or reorder a line: C0, DEL, C1, and the marks
 # of bidirectional text. Newlines and tabs stay.
@@ -18,6 +20,18 @@ _ASCII = {"µ": "u", "μ": "u", "×": "x", "→": "->", "…": "...", "–": "-"
 def shown(text: str) -> str:
     """A name from a file or a model, safe to print on a terminal."""
     return text.translate(_CONTROL)
+
+
+def html_table(above: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A line and a table, as notebooks show them; names are text, never markup."""
+
+    def line(tag: str, cells: Sequence[str]) -> str:
+        inner = "".join(f"<{tag}>{html.escape(shown(str(cell)))}</{tag}>" for cell in cells)
+        return f"<tr>{inner}</tr>"
+
+    body = "".join(line("td", row) for row in rows)
+    head = f"<p>{html.escape(shown(above))}</p>"
+    return f"{head}<table><thead>{line('th', columns)}</thead><tbody>{body}</tbody></table>"
 
 
 def _in_ascii(error: UnicodeError) -> tuple[str, int]:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from torch import nn
 
 import temper
+from temper.chips import get
 from temper.compiler.pipeline import compile_model
 from temper.cost import estimate
+from temper.program.trace_size import op_trace_bytes
 
 _LEVEL2 = {"optimization_level": 2, "enable_trace": True}
 
@@ -60,6 +62,23 @@ def test_folding_is_charged_to_the_host_and_not_to_the_device():
     assert cost.device_ns < cost.call_ns - fold.kernel_ns
     # 16 folded images of 115 x 115 x 16 bfloat16 values cross the link within the call.
     assert cost.call_ns > 16 * 115 * 115 * 16 * 2 / 32.0
+
+
+def test_a_fold_is_counted_as_the_hosts_everywhere():
+    """In rows of a profile, ``temper.stats``, the cost model and the size of the trace."""
+    model = nn.Conv2d(3, 64, 7, 2, 3).eval().to(torch.bfloat16)
+    compiled = temper.compile(model, **_LEVEL2)
+    with torch.no_grad(), temper.profile() as session:
+        compiled(torch.randn(1, 3, 64, 64, dtype=torch.bfloat16))
+    program, cost = compiled.loaded[0].program, compiled.loaded[0].cost()
+    host = [op for op, c in zip(program.ops, cost.ops, strict=True) if c.bound == "host"]
+    assert "FoldImage" in {op.kind for op in host}
+    assert program.host_ops == host
+    assert temper.stats(compiled)["host_ops"] == len(host)
+    assert temper.stats(compiled)["device_ops"] == len(program.ops) - len(host)
+    assert sum(op.info.is_host for op in session.run.op_records()) == len(host)
+    traced = [op_trace_bytes(op, program, get(program.chip)) > 0 for op in program.ops]
+    assert traced == [c.bound != "host" for c in cost.ops]
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])

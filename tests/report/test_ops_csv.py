@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 import samples
 
+from temper.report import writers
 from temper.report.writers import write_ops_csv, write_run
 from temper.run.folder import read_run
 from temper.run.logs import run_from_logs
+from temper.run.opening import open_profile
 from temper.run.run_table import table_of_run
 
 SEED = Path(__file__).parents[3] / "shared" / "seeds" / "profiling.md"
@@ -172,3 +174,16 @@ def test_attention_says_its_blocks_as_tt_metal_does() -> None:
     assert "SDPAProgramConfig(compute_with_storage_grid_size=(x=8;y=8);" in text
     assert "q_chunk_size=128;k_chunk_size=256)" in text
     assert "'config'" not in text
+
+
+def test_a_csv_that_stands_alone_names_the_chip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writers, "_ROWS_FOR_BOTH", 10)
+    write_run(samples.run(chip="p150"), tmp_path / "run")
+    assert not (tmp_path / "run" / "ops_perf_results_v2.csv").exists()
+    rows = rows_of(tmp_path / "run" / "ops_perf_results.csv")
+    device = [row for row in rows if row["OP TYPE"] == "tt_dnn_device"]
+    assert list(rows[0])[-1] == "DEVICE ARCH"
+    assert {row["DEVICE ARCH"] for row in device} == {"blackhole"}
+    assert open_profile(tmp_path / "run" / "ops_perf_results.csv").table.arch == "blackhole"

@@ -45,10 +45,9 @@ def command(
     out = console()
     for graph, share in zip(compiled.graphs, shares, strict=True):
         program = graph.program
-        host = sum(op.kind == "Host" for op in program.ops)
         out.print(
             f"{program.name} for {program.chip}: {len(program.ops)} ops, "
-            f"{host} on the host, {len(program.const_ops)} done once (const-eval)",
+            f"{len(program.host_ops)} on the host, {len(program.const_ops)} done once (const-eval)",
             style="bold",
         )
         rows = [

@@ -34,7 +34,7 @@ def export(
 
 def perf_metrics(program: Program) -> dict[str, int]:
     """Counts of ops by where their results lie, in tt-mlir's names."""
-    device = [op for op in program.ops if op.kind != "Host"]
+    device = [op for op in program.ops if not program.on_host(op)]
 
     def sharded(op: Op) -> bool:
         return any(program.spec(n).memory.sharded for n in op.outputs)

@@ -11,7 +11,7 @@ from temper.cost.constants import Factors, Family, constants
 from temper.cost.families import physics
 from temper.cost.records import Context, OpCost, Physics, ProgramCost
 from temper.cost.work import Work, dram_bytes
-from temper.program.op import Op
+from temper.program.op import Op, on_host
 from temper.program.program import Program
 from temper.program.tensor import DRAM, TensorSpec, is_view
 
@@ -69,7 +69,7 @@ def _estimate(
 ) -> OpCost:
     if op.kind == "Host":
         return _host_op(inputs, outputs, chip)
-    if inputs and inputs[0].memory.buffer == "host" and op.kind in _ON_THE_WAY_UP:
+    if on_host(op, inputs):
         return _on_the_way_up(op, outputs[0], chip)
     work = Work(op, inputs, outputs, chip, known)
     timed, best = _fastest(work)
@@ -220,9 +220,6 @@ def join(terms: Physics, table: Family, factors: Factors) -> tuple[float, str]:
 
 
 # Work on an input before it is sent; a reshape changes nothing but the pages that are written.
-_ON_THE_WAY_UP = frozenset({"FoldImage", "Reshape"})
-
-
 def _on_the_way_up(op: Op, out: TensorSpec, chip: Chip) -> OpCost:
     """An input that the host brings into another order, and its transfer when it leaves."""
     time_ns = host.fold_ns(out) if op.kind == "FoldImage" else 0.0

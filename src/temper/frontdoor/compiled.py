@@ -17,6 +17,8 @@ from temper.frontdoor.language.detect import generative
 from temper.frontdoor.loaded import Kept, LoadedGraph
 from temper.frontdoor.region import Region
 from temper.options import Options, resolve
+from temper.program.memory_plan import plan
+from temper.units import bytes_text, html_table, time_text
 
 
 class CompiledModel:
@@ -99,6 +101,21 @@ class CompiledModel:
         if name == "generate" and language is not None:
             return functools.partial(language.generate, self)
         return getattr(self.__dict__["_model"], name)
+
+    def _repr_html_(self) -> str:
+        """Its graphs with their modelled times and memory, as a notebook shows them."""
+        rows = []
+        for graph in self.loaded:
+            program, cost, memory = graph.program, graph.cost(), plan(graph.program)
+            host = len(program.host_ops)
+            band = f"{time_text(cost.call_low_ns)} to {time_text(cost.call_high_ns)}"
+            rows.append((
+                program.name, str(len(program.ops) - host), str(host), time_text(cost.call_ns),
+                band, bytes_text(memory.dram_high_water), bytes_text(memory.sram_high_water),
+            ))  # fmt: skip
+        above = f"{self!r}: " + ("times modelled" if rows else "compiled at its first call")
+        columns = ("graph", "device ops", "host ops", "a call", "band", "DRAM", "SRAM per core")
+        return html_table(above, columns, rows)
 
     def __repr__(self) -> str:
         return (

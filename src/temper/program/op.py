@@ -47,6 +47,12 @@ class Op:
         return replace(self, attrs={**self.attrs, **changes})
 
 
+def on_host(op: Op, inputs: Specs) -> bool:
+    """Whether the host does it: an op without a lowering, or one on the way up to the chip."""
+    from_host = bool(inputs) and inputs[0].memory.buffer == "host"
+    return op.info.family == "host" or (op.kind == "Reshape" and from_host)
+
+
 ShapeRule: TypeAlias = Callable[[Op, Specs, Specs], Iterator[str]]
 BufferRule: TypeAlias = Callable[[Op, Specs, Specs, Chip], int]
 ProductRule: TypeAlias = Callable[[Op, Specs, Specs, bool], float]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from temper.program.op import Op
+from temper.program.op import Op, on_host
 from temper.program.tensor import TensorSpec
 
 
@@ -39,6 +39,15 @@ class Program:
 
     def output_specs(self, op: Op) -> list[TensorSpec]:
         return [self.values[name] for name in op.outputs]
+
+    def on_host(self, op: Op) -> bool:
+        """Whether the host does it, in every count and figure."""
+        return on_host(op, self.input_specs(op))
+
+    @property
+    def host_ops(self) -> list[Op]:
+        """The ops of a call that the host does."""
+        return [op for op in self.ops if self.on_host(op)]
 
     def replace(self, **changes: Any) -> Program:
         return replace(self, **changes)

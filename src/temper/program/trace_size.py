@@ -38,7 +38,7 @@ def op_cores(op: Op, program: Program, chip: Chip) -> int:
 
 def op_trace_bytes(op: Op, program: Program, chip: Chip) -> int:
     """What one op adds to the trace; a host op is not in it."""
-    if op.kind == "Host":
+    if program.on_host(op):
         return 0
     return OP_BYTES + CORE_BYTES * op_cores(op, program, chip)
 
@@ -65,7 +65,7 @@ def check_region(program: Program, region_bytes: int | None, chip: Chip | None =
     share = trace_bank_bytes(region_bytes, board)
     if ceil_div(need, board.dram_banks) <= share:
         return share * board.dram_banks
-    ops = sum(op.kind != "Host" for op in program.ops)
+    ops = len(program.ops) - len(program.host_ops)
     raise OutOfMemoryError(
         f"the trace of {program.name} does not fit in the trace region.",
         needs=(

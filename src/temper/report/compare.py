@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,7 +10,7 @@ from temper.report.summary import Summary, short_code, summarise
 from temper.run.calls import ALL, WARM
 from temper.run.opening import Profile
 from temper.run.table import OpTable
-from temper.units import shown, time_text
+from temper.units import html_table, time_text
 
 # Rows of the table in a notebook.
 _SHOWN = 20
@@ -87,18 +86,15 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """The largest changes as a table, as a notebook shows it."""
-        cells = [("op", "before", "after", "change", "where")]
+        cells = []
         changed = [change for change in self.changes if change.kind != "same"]
         for change in changed[:_SHOWN]:
             times = (change.before_ns, change.after_ns, change.delta_ns)
-            cells.append((change.name, *map(time_text, times), change.where))  # type: ignore[arg-type]
-        rows = "".join(
-            "<tr>" + "".join(f"<td>{html.escape(shown(cell))}</td>" for cell in row) + "</tr>"
-            for row in cells
-        )
+            cells.append((change.name, *map(time_text, times), change.where))
         words = " against ".join(sorted({self.before.word, self.after.word}))
         total = f"{time_text(self.before_total_ns)} to {time_text(self.after_total_ns)}"
-        return f"<p>{total} ({self.ratio:+.1%}), {html.escape(words)}</p><table>{rows}</table>"
+        above = f"{total} ({self.ratio:+.1%}), {words}"
+        return html_table(above, ("op", "before", "after", "change", "where"), cells)
 
 
 @dataclass

@@ -77,7 +77,7 @@ def headline(summary: Summary) -> list[str]:
         + (f"; {summary.traced_calls} calls replayed a trace" if summary.traced_calls else ""),
     ]
     if summary.host_ops:
-        lines.append(f"  host ops   {time_text(split.host_ops)} in {summary.host_ops} fallbacks")
+        lines.append(f"  host ops   {time_text(split.host_ops)} in {summary.host_ops} ops")
     if split.transfer:
         size = f", {bytes_text(summary.transfer_bytes)}" if summary.transfer_bytes else ""
         lines.append(f"  transfer   {time_text(split.transfer)} over the link{size}")

@@ -62,13 +62,20 @@ def firmware_ns(family: str) -> int:
     return _ZONES.get(family, _ZONES[""])[0]
 
 
+_ARCH = "DEVICE ARCH"
+
+
 @dataclass(frozen=True, slots=True)
 class Style:
-    """Which names a file uses: the seed's, or those of current tt-metal."""
+    """Which names a file uses: the seed's, or those of current tt-metal.
+
+    The seed's columns do not name the chip; ``chip_last`` adds that column after them.
+    """
 
     newer: bool
     inputs: int
     outputs: int
+    chip_last: bool = False
 
     @property
     def columns(self) -> list[str]:
@@ -83,7 +90,7 @@ class Style:
         names = []
         for column in columns_of(self.newer):
             names += tensors if column is TENSORS else [column.name]
-        return names
+        return [*names, _ARCH] if self.chip_last and not self.newer else names
 
 
 def static_cells(
@@ -120,9 +127,9 @@ def static_cells(
         "NOC UTIL (%)": _percent(cost, "noc"),
         "DRAM BW UTIL (%)": _percent(cost, "dram"),
     }
+    if info.chip.architecture.reported and (style.newer or style.chip_last):
+        cells[_ARCH] = info.chip.arch
     if style.newer:
-        if info.chip.architecture.reported:
-            cells["DEVICE ARCH"] = info.chip.arch
         cells["AVAILABLE WORKER CORE COUNT"] = str(info.chip.compute_cores)
         cells["PROGRAM HASH"] = str(info.digest)
     return cells

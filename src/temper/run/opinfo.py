@@ -11,6 +11,7 @@ from functools import cached_property
 
 from temper.chips import FIDELITY_PHASES, Chip
 from temper.program import Op, Program, TensorSpec, work
+from temper.program.op import on_host
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,7 @@ class OpInfo:
     @property
     def is_host(self) -> bool:
         """Whether the host does it: an op without a lowering, or one on the way to the chip."""
-        from_host = bool(self.inputs) and self.inputs[0].memory.buffer == "host"
-        return self.family == "host" or (self.op.kind == "Reshape" and from_host)
+        return on_host(self.op, self.inputs)
 
     @property
     def family(self) -> str:

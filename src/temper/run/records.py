@@ -20,10 +20,12 @@ from temper.record.events import Flag, Kind
 from temper.record.wire import WRONG_SHAPE
 from temper.run.opinfo import OpInfo, op_infos
 from temper.run.timeline import Schedule, schedule
+from temper.units import html_table, time_text
 
 # Host time is time.perf_counter_ns() of the machine that ran. Device time is what the target says
 # of its own: the cost model's on the virtual chip, a card's own clock on a card.
 MEASURED, MODELLED = "measured", "modelled"
+_SHOWN = 12  # rows of the table in a notebook
 
 
 @dataclass(frozen=True)
@@ -210,6 +212,18 @@ class Run:
         """The ops that took the most device time, all calls of this run together."""
         rows = sorted(self.op_records(), key=lambda row: -row.total_ns)
         return rows[:count]
+
+    def _repr_html_(self) -> str:
+        """The ops that took the most device time, as a notebook shows them."""
+        calls = sum(len(process.calls) for process in self.processes)
+        total = sum(op.total_ns for op in self.op_records() if not op.info.is_host)
+        chip = f" on {self.chip.title}" if self.chip else ""
+        above = f"{self.op_count} ops of {calls} calls{chip}: {time_text(total)}, {self.basis}"
+        rows = [
+            (op.name, time_text(op.total_ns), str(op.count), op.cost.bound, op.location)
+            for op in self.top(_SHOWN)
+        ]
+        return html_table(above, ("op", "time", "runs", "bound", "where"), rows)
 
     def op_records(self) -> Iterator[OpRecord]:
         for process in self.processes:

@@ -22,6 +22,7 @@ from temper.tuning.rung import Rung, did, obstacle
 from temper.tuning.sample import Sample
 from temper.tuning.sample import choose as choose_sample
 from temper.tuning.subject import batch_of
+from temper.units import html_table
 
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 # A larger batch must pay at least this much, or throughput has reached its plateau.
@@ -48,6 +49,18 @@ class Ladder:
     def differ(self, one: Rung, other: Rung) -> Difference:
         """Time a sample of one rung over another's."""
         return difference(self.costs[one.name], self.costs[other.name], one.batch, other.batch)
+
+    def _repr_html_(self) -> str:
+        """The rungs, as a notebook shows them."""
+        best = f"; best: {self.best.name}" if self.best else ""
+        rows = [
+            (rung.name, str(rung.batch), f"{rung.samples_per_s:,.0f}",
+             f"{rung.low_samples_per_s:,.0f} to {rung.high_samples_per_s:,.0f}",
+             f"×{rung.gain:.2f}", rung.verdict, rung.accuracy_text, rung.next_obstacle)
+            for rung in self.rungs
+        ]  # fmt: skip
+        columns = ("rung", "batch", "samples/s", "band", "gain", "verdict", "accuracy", "limit")
+        return html_table(f"virtual {self.chip}, times modelled{best}", columns, rows)
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -209,7 +222,7 @@ class _Climb:
             size / call * 1e9, size / high * 1e9, size / low * 1e9, call,
             1.0 if found is None else 1 / found.value, found, verdict, before is None or
             (wins and met), accuracy, ops,
-            sum(op.kind == "Host" for p in programs for op in p.ops),
+            sum(len(p.host_ops) for p in programs),
             moving_share(zip(programs, costs, strict=True)),
             did(compiled, before, ops, settings), obstacle(costs),
             sum(sum(g.stages.values()) for g in compiled.graphs),

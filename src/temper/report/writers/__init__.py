@@ -20,7 +20,8 @@ from temper.run.records import Run
 __all__ = ["write_device_log", "write_ops_csv", "write_perfetto", "write_run", "write_tracy"]
 
 
-# Above this many rows the CSV is written once: a second one with other names is as large.
+# Above this many rows the CSV is written once, with a last column that names the chip: a second
+# one with other names is as large.
 _ROWS_FOR_BOTH = 100_000
 
 
@@ -49,10 +50,10 @@ def write_run(run: Run, directory: Path, *, csv: Path | None = None) -> Path:
 
 def _write_files(run: Run, directory: Path) -> list[TemperError]:
     """What went wrong, file by file."""
-    tracy = directory / folder.TRACY
+    tracy, alone = directory / folder.TRACY, run.op_count > _ROWS_FOR_BOTH
     steps: list[Callable[[], None]] = [
         lambda: folder.write_records(run, directory),
-        lambda: write_ops_csv(run, directory / folder.OPS_CSV),
+        lambda: write_ops_csv(run, directory / folder.OPS_CSV, chip_last=alone),
         lambda: write_device_log(run, directory / folder.DEVICE_LOG),
         lambda: write_tracy(run, tracy),
         # ttnn-visualizer looks for it beside the CSVs, tt-metal puts it into .logs.
@@ -63,7 +64,7 @@ def _write_files(run: Run, directory: Path) -> list[TemperError]:
         lambda: write_folded(run, directory / folder.FOLDED),
         lambda: write_html(run, directory / folder.REPORT),
     ]
-    if run.op_count <= _ROWS_FOR_BOTH:
+    if not alone:
         # Last, because ttnn-visualizer takes the newest CSV and this one names the chip.
         steps.append(lambda: write_ops_csv(run, directory / folder.OPS_CSV_NEWER, newer=True))
     failed = []

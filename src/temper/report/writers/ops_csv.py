@@ -29,9 +29,12 @@ _HOLE, _NOTHING = "\ue000", "\ue001"
 _MAX_TENSORS = 16
 
 
-def write_ops_csv(run: Run, path: Path, *, newer: bool = False) -> None:
-    """Write every executed op of every process, process by process."""
-    style = _style(run, newer)
+def write_ops_csv(run: Run, path: Path, *, newer: bool = False, chip_last: bool = False) -> None:
+    """Write every executed op of every process, process by process.
+
+    ``chip_last`` names the chip in a column after the seed's, for a file that stands alone.
+    """
+    style = _style(run, newer, chip_last)
     columns = style.columns
     base = min((_start(process) for process in run.processes), default=0)
     with replacing(path) as file:
@@ -43,11 +46,12 @@ def write_ops_csv(run: Run, path: Path, *, newer: bool = False) -> None:
             executed += process.op_count
 
 
-def _style(run: Run, newer: bool) -> Style:
+def _style(run: Run, newer: bool, chip_last: bool) -> Style:
     infos = [info for record in run.records for info in record.ops]
     inputs = max((len(info.inputs) for info in infos), default=0)
     outputs = max((len(info.outputs) for info in infos), default=0)
-    return Style(newer, min(max(inputs, 2), _MAX_TENSORS), min(max(outputs, 1), _MAX_TENSORS))
+    sizes = min(max(inputs, 2), _MAX_TENSORS), min(max(outputs, 1), _MAX_TENSORS)
+    return Style(newer, *sizes, chip_last)
 
 
 def _start(process: ProcessRun) -> int:
