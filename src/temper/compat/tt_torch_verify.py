@@ -66,7 +66,8 @@ def verify_module(
     was_training = mod.training
     mod.eval()
     options = options_of(compiler_config)
-    compiled = temper.compile(mod, **options)
+    # A verdict on accuracy sums as the chip does, not by the host's faster rule.
+    compiled = temper.compile(mod, **{"exact_accumulation": True, **options})
     with torch.no_grad():
         found, golden = _flat(compiled(*inputs)), _flat(mod(*inputs))
     mod.train(was_training)

@@ -79,12 +79,14 @@ def verify(
 def _values(
     program: Program, weights: Mapping[str, torch.Tensor], inputs: Sequence[torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """Every value of one call on the virtual chip."""
+    """Every value of one call on the virtual chip, summed as the chip sums."""
     made = [name for op in program.ops for name in op.outputs]
     names = list(dict.fromkeys((*program.inputs, *made)))
     names = [n for n in names if program.spec(n).memory.buffer != "host"]
     whole = program.replace(outputs=tuple(names))
-    return dict(zip(names, Executor(whole, weights).run(inputs), strict=True))
+    return dict(
+        zip(names, Executor(whole, weights, exact_accumulation=True).run(inputs), strict=True)
+    )
 
 
 def _step(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -56,14 +55,12 @@ class Executor:
         *,
         state: dict[str, Tensor] | None = None,
         output_dtypes: Sequence[torch.dtype | None] | None = None,
-        exact_accumulation: bool | None = None,
+        exact_accumulation: bool = False,
     ) -> None:
         keep_heap()
         self.program = program
         self.state = {} if state is None else state
         self.observer: Observer | None = None
-        if exact_accumulation is None:
-            exact_accumulation = os.environ.get("TEMPER_EXACT_ACCUMULATION") == "1"
         self._lock = threading.Lock()
         self._prepared = False
         self._weights = weights

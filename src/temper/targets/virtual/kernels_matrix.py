@@ -5,9 +5,8 @@ products are summed in float32, bias and activations follow in float32, and the 
 once to its format. With ``fp32_acc`` off the chip also rounds Dest to bfloat16 after every 16-deep
 step of K (FACTS 3.8). The fast rule leaves that out, and is therefore optimistic for long sums:
 on random operands its relative error stays at 1.7e-3, while the exact rule's is 2.7e-3 at K = 64,
-8e-3 at 768 and 1.6e-2 at 3072. Exact accumulation (``Executor(exact_accumulation=True)`` or
-TEMPER_EXACT_ACCUMULATION=1) follows the steps, at 2.5 to 3 times the time of a large matmul; use
-it wherever the accuracy of a bfloat16 Dest is the question.
+8e-3 at 768 and 1.6e-2 at 3072. Exact accumulation (the option ``exact_accumulation``)
+follows the steps, at 2 to 3 times the time of a large matmul; every verdict on accuracy uses it.
 """
 
 from __future__ import annotations
