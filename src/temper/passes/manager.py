@@ -21,6 +21,7 @@ from temper.passes.heads import fuse_heads
 from temper.passes.program_chains import fuse_chains
 from temper.passes.program_dead import remove_dead
 from temper.passes.program_epilogues import fuse_epilogues
+from temper.passes.program_rows import flatten_rows
 from temper.passes.program_views import settle_views
 from temper.passes.views import cancel_views
 from temper.passes.weight_formats import assign_weight_formats
@@ -82,6 +83,8 @@ GRAPH_PASSES: tuple[Pass, ...] = (
 
 # Program passes take a mutable draft of the program's ops.
 PROGRAM_PASSES: tuple[Pass, ...] = (
+    Pass("flatten-rows", flatten_rows, "enable_layout_optimization",
+         "norms, linear layers and elementwise ops on flat rows where batches are no whole tiles"),
     Pass("settle-views", settle_views, "enable_layout_optimization",
          "what is left of reshapes, permutes, slices and layout changes, done the cheapest way"),
     Pass("fuse-epilogues", fuse_epilogues, "enable_fusing",

@@ -45,7 +45,7 @@ def settle_views(draft: Draft, options: Options) -> int:
     hits = _functions_first(draft)
     chip = chips.get(options["chip"])
     sram = bool(options["enable_sram"])
-    seen = _charts(draft)
+    seen = charts(draft)
     trees: dict[str, Tree] = defaultdict(Tree)
     for name, one in seen.items():
         if _wanted(draft, name, seen):
@@ -89,10 +89,11 @@ def settle_views(draft: Draft, options: Options) -> int:
 # --- reading ------------------------------------------------------------------------------------
 
 
-def _charts(draft: Draft) -> dict[str, MappedValue]:
+def charts(draft: Draft, kinds: frozenset[str] = _MOVES) -> dict[str, MappedValue]:
+    """Every value that ops of these kinds move out of another one, as a map of that."""
     seen: dict[str, MappedValue] = {}
     for op in draft.ops:
-        if op is None or op.kind not in _MOVES:
+        if op is None or op.kind not in kinds:
             continue
         source, out = op.inputs[0], op.outputs[0]
         before, after = draft.values[source], draft.values[out]

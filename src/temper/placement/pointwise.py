@@ -3,8 +3,10 @@
 With stride 1, no padding and no groups a 1x1 convolution over flat channels-last rows is a matmul
 of the rows with the prepared weight; ttnn calls its matmul with its own automatic config, and the
 profiler shows MatmulDeviceOperation. A kernel as large as its stride (the patch embedding of a
-vision transformer) is folded first: each patch becomes one row. Fidelity, accumulator and
-activations stay the convolution's.
+vision transformer) over an image in rows is folded first: each patch becomes one row. Over tiles
+the fold would take every tile apart twice, which costs several times the convolution: there the
+convolution gathers its patches itself. Fidelity, accumulator and activations stay the
+convolution's.
 """
 
 from __future__ import annotations
@@ -37,21 +39,10 @@ def _rewritten(op: Op, values: dict[str, TensorSpec]) -> list[Op]:
     attrs = {name: op.attr(name) for name in _KEPT if name in KINDS["Matmul"].attrs}
     if window.is_matmul:
         return [Op("Matmul", op.inputs, op.outputs, attrs, op.source)]
-    if not _is_patches(window):
+    if not window.is_patches or values[op.inputs[0]].layout != "row_major":
         return [op]
     moves, rows = _fold(op, window, values)
     return [*moves, Op("Matmul", (rows, *op.inputs[1:]), op.outputs, attrs, op.source)]
-
-
-def _is_patches(window: Window) -> bool:
-    return (
-        window.kernel == window.stride
-        and window.kernel != (1, 1)
-        and window.dilation == (1, 1)
-        and not any(window.padding)
-        and window.in_h % window.kernel[0] == 0
-        and window.in_w % window.kernel[1] == 0
-    )
 
 
 def _fold(op: Op, w: Window, values: dict[str, TensorSpec]) -> tuple[list[Op], str]:
@@ -71,9 +62,6 @@ def _fold(op: Op, w: Window, values: dict[str, TensorSpec]) -> tuple[list[Op], s
         values[fresh] = TensorSpec(shape, x.format, x.layout, x.memory)
         made.append(Op(kind, (name,), (fresh,), attrs, op.source))
         name = fresh
-    if x.layout == "row_major":  # a matmul reads tiles
-        fresh = f"{op.outputs[0]}__fold_tiles"
-        values[fresh] = TensorSpec(shapes[-1], x.format, "tile", x.memory)
-        made.append(Op("Tilize", (name,), (fresh,), {}, op.source))
-        name = fresh
-    return made, name
+    tiles = f"{op.outputs[0]}__fold_tiles"  # a matmul reads tiles
+    values[tiles] = TensorSpec(shapes[-1], x.format, "tile", x.memory)
+    return [*made, Op("Tilize", (name,), (tiles,), {}, op.source)], tiles

@@ -76,6 +76,19 @@ class Window:
         )
 
     @property
+    def is_patches(self) -> bool:
+        """A kernel as large as its stride: windows that meet and do not overlap."""
+        return (
+            not self.pool
+            and self.kernel == self.stride
+            and self.kernel != (1, 1)
+            and self.dilation == (1, 1)
+            and not any(self.padding)
+            and self.in_h % self.kernel[0] == 0
+            and self.in_w % self.kernel[1] == 0
+        )
+
+    @property
     def needs_halo(self) -> bool:
         """ttnn runs the halo op before every window that is not a matmul."""
         return not self.is_matmul

@@ -26,6 +26,9 @@ def conv_config(row: OpRow) -> Make:
         kwargs["shard_layout"] = _scheme(row)
     if row.op.kind == "Conv2d" and row.attr("act_block_h"):
         kwargs["act_block_h_override"] = row.attr("act_block_h")
+    if row.op.kind == "Conv2d" and list(row.attr("kernel")) == list(row.attr("stride")) != [1, 1]:
+        # Else ttnn folds patches into channels, and wants the weights folded too.
+        kwargs["enable_kernel_stride_folding"] = False
     return Make("ttnn.Conv2dConfig", kwargs=kwargs)
 
 
