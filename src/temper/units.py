@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import os
 import sys
 from codecs import register_error
 from collections.abc import Iterable, Sequence
@@ -46,6 +47,12 @@ def write_any_text() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="temper.units")
+
+
+def piped_width() -> int:
+    """COLUMNS where it is set; a pipe has no width, and 80 would cut what a file can hold."""
+    given = os.environ.get("COLUMNS", "")
+    return max(20, int(given)) if given.isdigit() else 140
 
 
 def time_text(ns: float) -> str:

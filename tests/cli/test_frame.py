@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from temper.cli import COMMANDS, main
+from temper.cli.output import console, table
 
 
 def temper(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
@@ -144,3 +145,19 @@ def test_json_is_all_of_standard_output_however_much_a_model_prints(
     assert stop.value.code == 0
     assert json.loads(shown.out)
     assert "in make" in shown.err
+
+
+@pytest.mark.parametrize("columns", [60, 80])
+def test_a_head_wider_than_its_figures_is_broken_and_no_figure_is_cut(
+    columns: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    heads = ["board", "best rung", "batch", "samples/s", "band", "accuracy", "over level 0", "left"]
+    row = ["p100", "bfp_bf8 weights", "128", "13,364", "12,919 to 13,578", "0.99999", "×12.5", "x"]
+    console().print(table("", heads, [row], right=["batch", "samples/s", "accuracy",
+                                                   "over level 0"], drop=["band"]))  # fmt: skip
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= columns
+    shown = " ".join(" ".join(lines).split())
+    for word in ("13,364", "0.99999", "×12.5", "over", "level"):
+        assert word in shown

@@ -314,3 +314,20 @@ def test_the_fused_encoder_layers_of_torch_are_taken_apart(first: bool) -> None:
     torch._dynamo.reset()
     for have, want in ((made, expected), *zip(given, wanted, strict=True)):
         assert torch.allclose(have, want, atol=0.05)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_bags_of_indices_read_their_own_column_of_one_table(level: int) -> None:
+    """On the host such a column is a strided view; ``_embedding_bag`` reads bytes in a row."""
+    tables = [nn.EmbeddingBag(50, 8, mode="sum") for _ in range(3)]
+
+    def columns(first: Any, second: Any, third: Any, x: torch.Tensor) -> torch.Tensor:
+        bags = (first, second, third)
+        return torch.cat([bag(x[:, i : i + 1]) for i, bag in enumerate(bags)], 1)
+
+    torch.manual_seed(0)
+    model, x = Calls(columns, *tables).eval(), torch.randint(0, 50, (64, 3))
+    with torch.no_grad():
+        made = temper.compile(model, level=level)(x)
+        wanted = torch.cat([t.weight[x[:, i]] for i, t in enumerate(tables)], 1)
+    torch.testing.assert_close(made, wanted)

@@ -94,3 +94,41 @@ def test_rungs_are_told_as_they_come_unless_asked_to_be_quiet(
         out, err = capsys.readouterr()
         assert ("explain: level 1:" in err) is lines
         assert "best rung:" in out
+
+
+class _WithCache(torch.nn.Module):
+    """A step whose cache comes as a list of pairs, as people write it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(64, 64)
+
+    def forward(self, x: torch.Tensor, cache: list[tuple[torch.Tensor, torch.Tensor]]) -> Any:
+        (keys, values) = cache[0]
+        made = torch.softmax(self.linear(x) @ keys.transpose(-2, -1), -1) @ values
+        return {"out": made, "cache": [(keys, values)]}
+
+
+def _cached(batch: int) -> Any:
+    torch.manual_seed(0)
+    cache = [(torch.randn(batch, 32, 64) / 8, torch.randn(batch, 32, 64))]
+    return _WithCache(), (torch.randn(batch, 1, 64), cache)
+
+
+def test_a_float32_model_with_nested_inputs_is_cast_and_told_to_be(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    ladder = explain(_cached, batch=2)
+    by_name = {rung.name: rung for rung in ladder}
+    gain = by_name["bfloat16"].gain
+    assert f"model.to(torch.bfloat16): ×{gain:.2f} at level 0" in ladder.cast
+    assert by_name["bfloat16"].accuracy_text in ladder.cast
+    assert "truncates float32 operands, while a cast rounds them" in ladder.cast
+    assert ladder.cast in ladder.notes
+
+    def in_bfloat16(batch: int) -> Any:
+        model, (x, [(keys, values)]) = _cached(batch)
+        cast = torch.bfloat16
+        return model.to(cast), (x.to(cast), [(keys.to(cast), values.to(cast))])
+
+    assert explain(in_bfloat16, batch=2, accuracy=False).cast == ""

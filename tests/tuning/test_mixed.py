@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from temper.formats import pcc
 from temper.tuning.accuracy import floors
 from temper.tuning.engine import Engine, Setting
 from temper.tuning.globs import compress
-from temper.tuning.mixed import Point, front, solve
+from temper.tuning.mixed import Point, assign, front, solve
 from temper.tuning.variants import FORMATS, units
 
 
@@ -40,6 +41,36 @@ def test_a_budget_of_nothing_keeps_every_weight() -> None:
     times = {"a": {"bf16": 3.0, "bfp_bf8": 2.0, "bfp_bf4": 1.0}}
     errors = {"a": {"bf16": 0.0, "bfp_bf8": 1e-6, "bfp_bf4": 1e-3}}
     assert solve(times, errors, 0.0) == {"a": "bf16"}
+
+
+def test_room_that_the_budget_leaves_is_used_by_exchanging_units() -> None:
+    """Where energies do not quite add up, the best by their sums is not the best by measuring."""
+    rng = np.random.default_rng(3)
+    names = [f"w{i}" for i in range(7)]
+    every = [dict(zip(names, choice, strict=True)) for choice in product(FORMATS, repeat=7)]
+    exact = {None: 0, 0.02: 0}
+    for _ in range(20):
+        saved = rng.uniform(1, 9, 7)
+        times = {n: {"bf16": 1e2, "bfp_bf8": 1e2 - 0.6 * s, "bfp_bf4": 1e2 - s}
+                 for n, s in zip(names, saved, strict=True)}  # fmt: skip
+        errors = {n: {"bf16": 0.0, "bfp_bf8": 1e-4 * e, "bfp_bf4": 5e-3 * e}
+                  for n, e in zip(names, rng.uniform(0.5, 2, 7), strict=True)}  # fmt: skip
+        true = {n: {f: e * rng.uniform(0.5, 1.5) for f, e in row.items()}
+                for n, row in errors.items()}  # fmt: skip
+
+        def measure(chosen: dict[str, str], times: Any = times, true: Any = true) -> Point:
+            energy = sum(true[n][f] for n, f in chosen.items())
+            time = sum(times[n][f] for n, f in chosen.items())
+            return Point(chosen, time, {"pcc": 1 - energy / 2}, energy <= 0.02)
+
+        best = min(p.time_ns for p in map(measure, every) if p.met)
+        for target in exact:
+            points = assign(times, errors, measure, target)
+            found = min(p.time_ns for p in points if p.met)
+            assert found >= best
+            exact[target] += found == best
+    # Without a target there are no exchanges.
+    assert exact[0.02] > exact[None] >= 10
 
 
 def test_the_front_holds_no_point_that_another_beats() -> None:

@@ -115,10 +115,10 @@ def _print(compared: Comparison, limit: int) -> None:
         out.print(f"these {len(rows)} of {len(changed)} changed ops {part}; {same} are the same")
     else:
         out.print(f"all {len(compared.changes)} ops are the same", markup=False)
-    _print_parts(compared)
+    out.print(_parts(compared))
 
 
-def _print_parts(compared: Comparison) -> None:
+def _parts(compared: Comparison) -> str:
     """Where else the total changed: gaps, host, link, waiting."""
 
     scale_a = 1 / compared.before.calls if compared.per_call else 1
@@ -129,4 +129,4 @@ def _print_parts(compared: Comparison) -> None:
         two = getattr(compared.after.split, name) * scale_b
         if one or two:
             parts.append(f"{name.replace('_', ' ')} {time_text(one)} -> {time_text(two)}")
-    click.echo("; ".join(parts))
+    return "; ".join(parts)

@@ -23,6 +23,7 @@ Examples:
 """
 _ROWS = 8
 _COLUMNS = 100
+_MARGIN = 14  # sizes at the left of the picture
 
 
 @click.command(epilog=_EPILOG)
@@ -76,7 +77,7 @@ def _draw(made: MemoryPlan) -> None:
         f"\nSRAM of one core ({cores} cores): {_bytes(made.sram_high_water)} of "
         f"{_bytes(made.sram_capacity)} at its peak, {share:.0%} (computed)"
     )
-    for line in sram_lines(made.steps, made.sram_capacity):
+    for line in sram_lines(made.steps, made.sram_capacity, min(_COLUMNS, out.width - _MARGIN)):
         out.print(line, markup=False)
     rows = [
         [step.index, step.kind, step.output, _bytes(step.circular_bytes),
@@ -99,7 +100,7 @@ def _draw(made: MemoryPlan) -> None:
     ]
     longest = max(1, *(size for _, size in parts))
     for name, size in parts:
-        bar = "█" * round(40 * size / longest) or ("▏" if size else "")
+        bar = "█" * round(min(40, max(4, out.width - 34)) * size / longest) or ("▏" if size else "")
         out.print(f"  {name:<13}{_bytes(size):>16}  {bar}", markup=False)
     if not made.trace_region_bytes:
         out.print(f"  a trace would take {_bytes(made.trace_bytes)} (modelled, uncertain)")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import json
-import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from temper.units import shown
+from temper.units import piped_width, shown
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
@@ -65,14 +65,8 @@ def console(*, stderr: bool = False) -> Console:
         highlight=False,
         markup=False,
         emoji=False,
-        width=None if stream.isatty() else _piped_width(),
+        width=None if stream.isatty() else piped_width(),
     )
-
-
-def _piped_width() -> int:
-    """COLUMNS where it is set; a pipe has no width, and 80 would cut what a file can hold."""
-    given = os.environ.get("COLUMNS", "")
-    return max(20, int(given)) if given.isdigit() else 140
 
 
 def table(
@@ -103,6 +97,10 @@ def table(
         body = max((row[index].cell_len for row in cells), default=0)
         least.append(max(head, body if name in right else min(body, _FOLDED)))
     width = console().width
+    # A head that is wider than its figures is broken where the table would not fit otherwise.
+    heads = [len(name) for name in columns]
+    if sum(max(head, wide) + 3 for head, wide in zip(heads, least, strict=True)) <= width:
+        least = [max(head, wide) for head, wide in zip(heads, least, strict=True)]
 
     def missing(gap: int) -> bool:
         return sum(least[i] + gap for i in kept) > width
@@ -117,7 +115,7 @@ def table(
     for index in kept:
         name = columns[index]
         made.add_column(
-            Text(name),
+            Text("\n".join(textwrap.wrap(name, max(1, least[index]))) if name in right else name),
             justify="right" if name in right else "left",
             no_wrap=name in right and not missing(gap),
             min_width=None if missing(gap) else least[index],

@@ -21,7 +21,8 @@ Examples:
   temper weights template model.py:make > formats.json
   temper weights explain model.py:make formats.json
   temper weights explain model.py:make bfp_bf8
-  temper weights check model.py:make formats.json     exit code 1 if a pattern matches nothing
+  temper weights check model.py:make formats.json
+check exits with 1 if a pattern matches nothing.
 """
 _DTYPES = ("bfp_bf8", "bfp_bf4", "bf16")
 _default_dtype = click.option(

@@ -14,6 +14,7 @@ import click
 from temper.doctor.finding import Examination, Finding
 from temper.doctor.registry import TOPICS
 from temper.machine.machine import printable
+from temper.units import piped_width
 
 if TYPE_CHECKING:
     from temper.doctor.diagnosis import Diagnosis
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 MARKS = {"ok": "ok", "manual": "hand", "note": "note", "warning": "WARN", "problem": "FAIL"}
 COLOURS = {"ok": "green", "manual": "cyan", "note": "blue", "warning": "yellow", "problem": "red"}
 _HEADINGS = {"pages": "host memory for the card", "by hand": "check by hand"}
-_PIPE_WIDTH = 140  # a pipe has no width
 
 
 def width() -> int:
-    return max(40, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PIPE_WIDTH
+    """Columns of the terminal, or of what a pipe is said to have."""
+    return max(40, shutil.get_terminal_size().columns if sys.stdout.isatty() else piped_width())
 
 
 def emit(lines: Iterable[str]) -> None:

@@ -26,6 +26,7 @@ class Loaded:
     inputs: tuple[Any, ...]
     kwargs: dict[str, Any] = field(default_factory=dict)
     batch: int | None = None  # None: the callable takes none
+    made_in: torch.dtype | None = None  # floating-point type of the weights as the callable made it
 
     def __iter__(self) -> Any:
         """Unpacks as ``model, inputs``."""

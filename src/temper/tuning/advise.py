@@ -192,7 +192,7 @@ def _next(
                     f"({found.low:.2f} to {found.high:.2f}); accuracy: temper tune")  # fmt: skip
     elif not any("fidelity" in text for text in said[:1]):
         said.append("math_fidelity=LoFi: no difference")
-    said += [note for note in ladder.notes if note.startswith("float32 is less accurate")]
+    said += [ladder.cast] if ladder.cast and best.dtype == "bfloat16" else []
     fallbacks = sum(op.kind == "Host" for p in programs for op in p.ops)
     if fallbacks:  # others of the host are there because it is faster
         said.append(f"{fallbacks} ops have no lowering: the host runs them, temper passes tells")

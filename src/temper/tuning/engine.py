@@ -221,6 +221,10 @@ class Engine:
             self._loaded = prepared(self.source, self.samples, self.dtype)
         return self._loaded
 
+    def was_float32(self) -> bool:
+        """Whether the callable made the model in float32."""
+        return self._inputs().made_in is torch.float32
+
     def measure(self, setting: Setting, by_path: Mapping[str, str]) -> dict[str, float]:
         """Every floor's figure with these formats by parameter path."""
         probe, found = self.probe(setting)

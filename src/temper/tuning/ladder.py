@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+
 from temper.compiler.moving import moving_share
 from temper.compiler.pipeline import CompiledPrograms
 from temper.cost import ProgramCost, estimate
@@ -40,6 +42,7 @@ class Ladder:
     floor: str = ""
     skipped: list[str] = field(default_factory=list)  # rungs that were not tried, and why
     notes: list[str] = field(default_factory=list)
+    cast: str = ""  # what to know about casting a float32 model
     costs: dict[str, list[ProgramCost]] = field(default_factory=dict)  # by rung
     programs: dict[str, list[Program]] = field(default_factory=dict)  # by rung
 
@@ -66,6 +69,7 @@ class Ladder:
         return {
             "chip": self.chip, "clock": "modelled", "floor": self.floor, "rungs": self.rungs,
             "best": self.best and self.best.name, "skipped": self.skipped, "notes": self.notes,
+            "cast": self.cast,
         }  # fmt: skip
 
 
@@ -116,6 +120,7 @@ class _Climb:
         self.known: dict[tuple[Any, ...], dict[str, float] | None] = {}
         self.sample, self.captures = sample, captures or Captures(self.source)
         self.kept: Rung | None = None
+        self.made_in: torch.dtype | None = None  # the model, before any cast
         self._accuracy = accuracy
 
     def climb(self) -> Ladder:
@@ -194,6 +199,7 @@ class _Climb:
         except OutOfMemoryError as error:
             self.ladder.skipped.append(f"{name}: does not fit: {error.what}")
             return
+        self.made_in = loaded.made_in
         traced = bool(settings.get("enable_trace"))
         costs = [estimate(p, traced=traced) for p in compiled.programs]
         size = batch or batch_of((loaded.inputs, loaded.kwargs))
@@ -300,13 +306,25 @@ class _Climb:
                 f"no rung keeps {ladder.floor}; the most accurate is {near.name} with "
                 f"{near.accuracy_text}"
             )
-        by_name = {r.name: r for r in ladder.rungs}
+        ladder.cast = self._cast()
+        ladder.notes += [ladder.cast] if ladder.cast else []
+
+    def _cast(self) -> str:
+        """Whether to cast a float32 model, with what it brings and what it costs."""
+        by_name = {r.name: r for r in self.ladder.rungs}
         wide, short = by_name.get("float32, level 0"), by_name.get("bfloat16")
-        if not (wide and short and wide.accuracy and short.accuracy):
-            return
-        if loss(wide.accuracy) > 1.1 * loss(short.accuracy) + 1e-6:
-            ladder.notes.append(
-                f"float32 is less accurate on the chip ({wide.accuracy_text}) than bfloat16 "
-                f"({short.accuracy_text}): the matrix engine truncates float32 operands, while "
-                "a cast rounds them; cast the model: model.to(torch.bfloat16)"
-            )
+        if wide is None or short is None or self.made_in is not torch.float32:
+            return ""
+        measured = bool(wide.accuracy and short.accuracy)
+        accuracy = f", accuracy {short.accuracy_text} instead of {wide.accuracy_text}"
+        why = "the matrix engine truncates float32 operands, while a cast rounds them"
+        if (
+            wide.accuracy
+            and short.accuracy
+            and (loss(wide.accuracy) > 1.1 * loss(short.accuracy) + 1e-6)
+        ):
+            why = f"float32 is less accurate on the chip, because {why}"
+        return (
+            "the model is in float32: cast it and its inputs, model.to(torch.bfloat16): "
+            f"×{short.gain:.2f} at level 0{accuracy if measured else ''}; {why}"
+        )

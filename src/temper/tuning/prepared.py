@@ -32,11 +32,14 @@ def prepared(source: Source, batch: int | None, dtype: str = "bfloat16") -> Load
     wanted = DTYPES[dtype]
     if wanted is None:
         return loaded
+    given = loaded.inputs, loaded.kwargs
+    inputs, kwargs = pytree.tree_map(lambda x: _cast(x, wanted), given)
     return Loaded(
         copy.deepcopy(loaded.model).to(wanted),
-        tuple(_cast(x, wanted) for x in loaded.inputs),
-        {k: _cast(v, wanted) for k, v in loaded.kwargs.items()},
+        inputs,
+        kwargs,
         loaded.batch,
+        next((p.dtype for p in loaded.model.parameters() if p.is_floating_point()), None),
     )
 
 

@@ -267,7 +267,17 @@ def finish(
         tuple(front(found.points)),
         best.number,
         found,
-        tuple(filter(None, (engine.note, _certainty(engine, taken.accuracy)))),
+        tuple(filter(None, (engine.note, _certainty(engine, taken.accuracy), _cast(engine)))),
+    )
+
+
+def _cast(engine: Engine) -> str:
+    """What was done to a float32 model before it was tuned."""
+    if engine.dtype != "bfloat16" or not engine.was_float32():
+        return ""
+    return (
+        "the model is in float32 and was cast first; do the same: model.to(torch.bfloat16), inputs "
+        "too. The matrix engine truncates float32 operands, while a cast rounds them"
     )
 
 

@@ -62,6 +62,9 @@ def bind_argument(argument: Any, inputs: list[Tensor]) -> Any:
     if isinstance(argument, dict):
         if "input" in argument:
             x = inputs[argument["input"]]
+            # A view of the executor may have other strides than the graph's value; some operators
+            # (``_embedding_bag``) read bytes in a row without asking.
+            x = x.contiguous()
             return x.to(dtype_named(argument["dtype"])) if "dtype" in argument else x
         if "call" in argument:
             made = resolve(argument["call"])(
@@ -69,7 +72,8 @@ def bind_argument(argument: Any, inputs: list[Tensor]) -> Any:
                 **{k: bind_argument(v, inputs) for k, v in argument["kwargs"].items()},
             )
             made = made if argument["item"] is None else made[argument["item"]]
-            return made.resolve_conj().resolve_neg()  # the next operator may read the bytes
+            # The next operator may read the bytes.
+            return made.resolve_conj().resolve_neg().contiguous()
         if "dtype" in argument:
             return dtype_named(argument["dtype"])
         raise CompileError(f"a host op cannot take the argument {argument!r}")
