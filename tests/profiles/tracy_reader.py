@@ -58,9 +58,15 @@ class Reader:
         self.text()
         assert self.take("Q") == 0
         self.at += 28
+        self.frames = {}
         for _ in range(self.take("Q")):
-            _, continuous, frames = self.take("QBQ")
-            self.at += frames * (12 if continuous else 20)
+            name, continuous, frames = self.take("QBQ")
+            times, time = [], 0
+            for _ in range(frames):
+                deltas = [self.take("q") for _ in range(1 if continuous else 2)]
+                assert self.take("i") == -1
+                times.append([time := time + delta for delta in deltas])
+            self.frames[name] = times
         self.strings, pointers = [], {}
         for _ in range(self.take("Q")):
             pointers[self.take("Q")] = len(self.strings)
@@ -94,7 +100,8 @@ class Reader:
         self.skip(12 * self.take("Q"))
         self.read_threads()
         self.read_devices()
-        assert self.take("Q") == 0
+        self.read_plots(pointers)
+        self.frames = {self.strings[pointers[n]] if n else "": t for n, t in self.frames.items()}
         self.read_memory()
         assert self.take("QQQIQ") == (0, 0, 0, 0, 0)
         assert self.data[self.at :] == bytes(16 + 256 * 8 + 9 * 8)
@@ -152,6 +159,22 @@ class Reader:
                     seen += 1
             assert zones <= total
         assert seen == total
+
+    def read_plots(self, pointers: dict[int, int]) -> None:
+        self.plots = {}
+        known = {given for given, _ in self.names}
+        for _ in range(self.take("Q")):
+            kind, form, _, _, _, name = self.take("BBBBIQ")
+            assert (kind, form) == (0, 1)
+            assert name in known
+            low, high, total, count = self.take("dddQ")
+            points, time = [], 0
+            for _ in range(count):
+                delta, value = self.take("qd")
+                points.append((time := time + delta, value))
+            values = [value for _, value in points]
+            assert (low, high, total) == (min(values), max(values), sum(values))
+            self.plots[self.strings[pointers[name]]] = points
 
     def read_memory(self) -> None:
         pools, total = self.take("QQ")

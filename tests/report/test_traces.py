@@ -32,6 +32,9 @@ def fields(data: bytes) -> list[tuple[int, int | bytes]]:
         key = varint()
         if key & 7 == 0:
             found.append((key >> 3, varint()))
+        elif key & 7 == 1:
+            found.append((key >> 3, int.from_bytes(data[at : at + 8], "little")))
+            at += 8
         else:
             assert key & 7 == 2
             size = varint()
@@ -60,6 +63,25 @@ def test_tracy_reads_back_zones_of_host_and_device(tmp_path: Path, version: str)
     assert [text for _, text in read.messages] == ["steady"]
     assert read.memory[0][2] == 4 << 20
     assert read.last_time >= max(end for *_, end in ops)
+
+
+def test_tracy_has_a_frame_for_each_call_and_plots_of_memory(tmp_path: Path) -> None:
+    run = samples.run(calls=2)
+    write_tracy(run, tmp_path / "a.tracy")
+    read = Reader(tmp_path / "a.tracy")
+    (process,) = run.processes
+    base = int(process.events["start_ns"].min())
+    calls = [[int(c["start_ns"]) - base, int(c["end_ns"]) - base] for c in process.calls]
+    assert read.frames[f"calls of process {process.pid}"] == calls
+    assert read.frames[""] == [[0], *([start] for start, _ in calls)]
+    places = {s[0]: s[2:] for s in read.sources}
+    # The line that called the model is not known to a hand-made program: its first op's stands in.
+    assert places["replay of mlp"] == (samples.MODEL_FILE, 10)
+    sram = read.plots[f"SRAM held per core of process {process.pid}"]
+    assert [time for time, _ in sram] == [start for _, start, _ in read.device["queue 0: ops"]]
+    plan = next(iter(process.programs.values())).memory
+    assert [value for _, value in sram] == 4 * plan.used("sram")
+    assert f"DRAM held of process {process.pid}" in read.plots
 
 
 def test_every_zone_of_a_tracy_file_is_counted_at_its_source(tmp_path: Path) -> None:
@@ -117,6 +139,14 @@ def test_perfetto_slices_are_the_ops_with_their_lines(tmp_path: Path) -> None:
     sram = next(uuid for uuid, name in tracks.items() if name == "SRAM held of one core")
     # 512 tiles over 64 cores, and the circular buffers of the op.
     assert max(e[30] for _, e in events if e[11] == sram) > 512 // 64 * 2048
+    # Each of four calls leads to its four ops, which begin no earlier than it does.
+    flows: dict[int, list[tuple[int, str]]] = {}
+    for time, event in events:
+        if 47 in event:
+            flows.setdefault(event[47], []).append((time, tracks[event[11]]))
+    assert len(flows) == 4
+    for steps in flows.values():
+        assert [track for _, track in sorted(steps)] == ["calls and spans"] + ["device"] * 4
     assert any("measured wall clock" in name for name in tracks.values())
     assert any("modelled clock" in name for name in tracks.values())
 

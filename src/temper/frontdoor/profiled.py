@@ -61,6 +61,7 @@ class CallRecorder:
         options = self._built.options.provenance()
         return {
             "basis": self._basis,
+            "call_site": list(self._built.captured.call_site),
             "options": {name: [v["value"], v["from"]] for name, v in options.items()},
             "passes": [[p.name, p.hits, p.seconds] for p in self._built.passes],
             "seeds": {"torch": torch.initial_seed()},

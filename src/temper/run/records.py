@@ -46,6 +46,17 @@ class ProgramRecord:
         """Whether its device times are modelled or measured, as its target said."""
         return MEASURED if self.meta.get("basis") == MEASURED else MODELLED
 
+    @property
+    def call_site(self) -> tuple[str, int]:
+        """The user's line that called the model first; its first op's where that is not known."""
+        told = self.meta.get("call_site")
+        if isinstance(told, (list, tuple)) and len(told) == 2:
+            file, line = told
+            if isinstance(file, str) and file and isinstance(line, int) and 0 <= line < 1 << 31:
+                return file, line
+        sources = (op.source for op in self.program.ops if op.source.file)
+        return next(((source.file, source.line) for source in sources), ("", 0))
+
     @cached_property
     def memory(self) -> MemoryPlan:
         """What lies where at every op of a call; as ``temper memory`` says."""

@@ -2,11 +2,13 @@
 
 Varints are written at fixed width (padded with continuation bits, which every protobuf reader
 takes), so that a million slices are one array. Host tracks carry the measured wall clock, chip
-tracks the device's clock, modelled or measured; both start at zero and say which they are.
+tracks the device's clock, modelled or measured, and say which. Within a call the device's times are
+its own; each call begins where the host made it, and a flow leads from it to its ops.
 """
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import IO
 
@@ -14,15 +16,21 @@ import numpy as np
 
 from temper.files import replacing
 from temper.record.events import Kind
-from temper.report.writers.tracy_zones import HostZone, SourceTable, StringTable, host_zones
+from temper.report.writers.tracy_zones import (
+    PLOTTED_CALLS,
+    HostZone,
+    SourceTable,
+    StringTable,
+    host_zones,
+)
 from temper.run.expand import blocks
 from temper.run.records import MEASURED, MODELLED, ProcessRun, Run
 
 _SLICE_BEGIN, _SLICE_END, _INSTANT, _COUNTER = 1, 2, 3, 4
 _STATE_CLEARED, _NEEDS_STATE = 1, 2
 _BYTES_UNIT = 3
-# Memory repeats from call to call; this many calls show it.
-_COUNTED_CALLS = 200
+# Field 47 of a track event, flow_ids: the calls of a process are numbered from a number of its own.
+_FLOW = b"\xf9\x02"
 _VIRTUAL = {MODELLED: " virtual", MEASURED: ""}
 
 
@@ -132,13 +140,14 @@ class _Trace:
         end: np.ndarray,
         names: np.ndarray,
         places: np.ndarray | None = None,
+        flows: np.ndarray | None = None,
     ) -> None:
         """Begin and end of each slice, in the order given; slices of a track must nest."""
         count = len(start)
         if not count:
             return
         place = b"" if places is None else b"\x90\x02"
-        size = 2 + 5 + 5 + (6 if places is not None else 0)
+        size = 2 + 5 + 5 + (6 if places is not None else 0) + (10 if flows is not None else 0)
         head = self._sequence + _number(13, _NEEDS_STATE)
         begin_size = 10 + len(head) + 2 + size
         end_size = 10 + len(head) + 2 + 7
@@ -149,6 +158,8 @@ class _Trace:
         ]  # fmt: skip
         if places is not None:
             parts.append(_wide(places, 4))
+        if flows is not None:
+            parts += [_FLOW, flows.astype("<u8").view(np.uint8).reshape(count, 8)]
         parts += [
             bytes([0x0A, end_size, 0x40]), _wide(end, 9), head, bytes([0x5A, 7]),
             bytes([0x48, _SLICE_END]), uuid,
@@ -181,7 +192,7 @@ class _Trace:
         labels = sources.names()
         numbers = self._intern(labels)
         if zones:
-            self._nested(uuid + 1, zones, numbers)
+            self._nested(uuid + 1, zones, numbers, _first_flow(index))
         for mark in process.of_kind(Kind.MARK):
             name = self._intern([process.name(mark["ref"])])[0]
             event = _number(9, _INSTANT) + _number(11, uuid + 2) + _number(10, int(name))
@@ -189,7 +200,9 @@ class _Trace:
             body = _number(8, at) + self._sequence + _number(13, _NEEDS_STATE)
             self._file.write(_packet(body + _bytes(11, event)))
 
-    def _nested(self, track: int, zones: list[HostZone], numbers: np.ndarray) -> None:
+    def _nested(
+        self, track: int, zones: list[HostZone], numbers: np.ndarray, first_flow: int
+    ) -> None:
         """Zones that nest: begins and ends must come in their true order."""
         head = self._sequence + _number(13, _NEEDS_STATE)
         ends: list[int] = []
@@ -206,6 +219,8 @@ class _Trace:
             close(zone.start_ns)
             event = _number(9, _SLICE_BEGIN) + _number(11, track)
             event += _number(10, int(numbers[-zone.source - 1]))
+            if zone.call >= 0:
+                event += _FLOW + struct.pack("<Q", first_flow + zone.call)
             self._file.write(_packet(_number(8, max(0, zone.start_ns)) + head + _bytes(11, event)))
             ends.append(max(0, zone.end_ns))
         close(float("inf"))
@@ -226,18 +241,27 @@ class _Trace:
         self._track(dram, "DRAM held", uuid, unit)
         self._track(sram, "SRAM held of one core", uuid, unit)
         words = self._intern(["dispatch", "inputs", "outputs"])
-        counted = 0
+        counted = done = 0
+        shift = 0.0
         for block in blocks(process):
             record, calls = block.record, len(block.calls)
+            # A call's ops begin when the host called, or when those of the call before have ended.
+            late = block.calls["start_ns"] - self._base - block.call_start_ns
+            shifts = np.maximum.accumulate(np.maximum(late, shift))
+            shift = float(shifts[-1])
+            flows = np.repeat(_first_flow(index) + np.arange(done, done + calls), len(record.ops))
+            done += calls
             keep = [i for i, info in enumerate(record.ops) if not info.is_host]
             infos = [record.ops[i] for i in keep]
             names = self._intern([info.name for info in infos])
             places = self._locate([(i.op.source.file, i.code, i.op.source.line) for i in infos])
-            start, end = block.start_ns[:, keep].ravel(), block.end_ns[:, keep].ravel()
+            start = (block.start_ns[:, keep] + shifts[:, None]).ravel()
+            end = (block.end_ns[:, keep] + shifts[:, None]).ravel()
             self._slices(
-                device, _ns(start), _ns(end), np.tile(names, calls), np.tile(places, calls)
-            )
-            times, begin = record.schedule, block.call_start_ns
+                device, _ns(start), _ns(end), np.tile(names, calls), np.tile(places, calls),
+                flows.reshape(calls, -1)[:, keep].ravel(),
+            )  # fmt: skip
+            times, begin = record.schedule, block.call_start_ns + shifts
             for track, word, first, last in (
                 (dispatch, words[0], 0.0, min(record.cost.host_ns, times.period_ns)),
                 (link_in, words[1], times.in_start_ns, times.in_end_ns),
@@ -246,13 +270,18 @@ class _Trace:
                 if last > first:
                     label = np.full(calls, word, dtype=np.uint64)
                     self._slices(track, _ns(begin + first), _ns(begin + last), label)
-            if counted < _COUNTED_CALLS and record.ops:
-                some = min(calls, _COUNTED_CALLS - counted)
+            if counted < PLOTTED_CALLS and record.ops:
+                some = min(calls, PLOTTED_CALLS - counted)
                 counted += some
                 for track, pool in ((dram, "dram"), (sram, "sram")):
                     used = np.array(record.memory.used(pool), dtype=np.int64)
                     held = np.tile(used[record.launched], some)
-                    self._counter(track, _ns(block.start_ns[:some].ravel()), held)
+                    at = block.start_ns[:some] + shifts[:some, None]
+                    self._counter(track, _ns(at.ravel()), held)
+
+
+def _first_flow(process: int) -> int:
+    return (process + 1) << 40
 
 
 def _ns(times: np.ndarray) -> np.ndarray:

@@ -17,6 +17,7 @@ from temper.errors import UsageError
 from temper.files import replacing
 from temper.record.events import Kind
 from temper.report.writers.tracy_zones import (
+    PLOTTED_CALLS,
     Allocation,
     HostZone,
     SourceTable,
@@ -40,6 +41,10 @@ _GPU_ZONE = np.dtype(
         ("thread", "<u2"), ("children", "<u8"), ("cpu_end", "<i8"), ("gpu_end", "<i8"),
     ]
 )  # fmt: skip
+_FRAME = np.dtype([("start", "<i8"), ("image", "<i4")])
+_ENDED_FRAME = np.dtype([("times", "<i8", 2), ("image", "<i4")])
+_POINT = np.dtype([("time", "<i8"), ("value", "<f8")])
+_MEMORY_FORMAT = 1  # of a plot: its values are bytes
 _QUEUES = ("queue 0: ops", "queue 1: transfers")
 
 
@@ -82,6 +87,20 @@ class _Blocks:
         self._file.write(struct.pack("<I", len(token) + len(data)) + token + data)
 
 
+def _memory_over_time(process: ProcessRun, pool: str, origin: int) -> tuple[np.ndarray, np.ndarray]:
+    """When each op of the first calls begins on the device, and what is then held."""
+    times, held, calls = [np.zeros(0)], [np.zeros(0)], 0
+    for block in blocks(process):
+        some = block.start_ns[: PLOTTED_CALLS - calls]
+        calls += len(some)
+        used = np.array(block.record.memory.used(pool), dtype=float)[block.record.launched]
+        times.append(some.ravel() + origin)
+        held.append(np.tile(used, len(some)))
+        if calls >= PLOTTED_CALLS:
+            break
+    return np.rint(np.concatenate(times)).astype(np.int64), np.concatenate(held)
+
+
 class _Writer:
     def __init__(self, run: Run, version: tuple[int, int, int], out: _Blocks) -> None:
         self._run, self._version, self._out = run, version, out
@@ -113,6 +132,14 @@ class _Writer:
             name: self._strings.add(name)
             for name in ("DRAM", "SRAM", *_QUEUES, *(self._title(p) for p in run.processes))
         }
+        # A process that called nothing has no frames and nothing to plot.
+        calling = [(i, p) for i, p in enumerate(run.processes) if len(p.calls)]
+        self._frames = [(p, self._name(f"calls of process {p.pid}", i)) for i, p in calling]
+        self._plots = [
+            (index, pool, self._name(f"{title} of process {process.pid}", index))
+            for index, process in calling
+            for pool, title in (("dram", "DRAM held"), ("sram", "SRAM held per core"))
+        ]
         chip = run.chip
         self._device = self._strings.add(
             f"{chip.name if chip else 'chip'}, {run.basis} device clock"
@@ -121,7 +148,7 @@ class _Writer:
     def write(self) -> None:
         out = self._out
         self._header()
-        out.pack("QQBQqi", 1, 0, 1, 1, 0, -1)  # one frame set with one frame
+        self._write_frames()
         self._write_strings()
         out.pack(f"Q{self._threads + 1}Q", self._threads + 1, 0, *range(1, self._threads + 1))
         out.pack("QQ", 1, 0)  # external threads: slot 0
@@ -133,13 +160,58 @@ class _Writer:
         out.pack("Q12x", 1)  # zone extras: slot 0
         self._write_threads()
         self._write_devices()
-        out.pack("Q", 0)  # plots
+        self._write_plots()
         self._write_memory()
         out.pack("QQQIQ", 0, 0, 0, 0, 0)  # callstacks, frames, app info, images
         out.pack("QQ", 0, 0)  # context switches; switches by CPU: total …
         out.write(b"\0" * (256 * 8))  # … and each of 256 CPUs
         out.pack("QQ3QQQQQ", *([0] * 9))  # tid->pid, CPU threads, symbols, code, samples, files
         out.close()
+
+    def _name(self, text: str, process: int) -> int:
+        """A string that frames or a plot are named by; two processes may have told one id."""
+        while text in self._names:
+            text = f"{text} ({process})"
+        self._names[text] = self._strings.add(text)
+        return self._names[text]
+
+    def _write_frames(self) -> None:
+        """The main set starts a frame with each call; each process has a set with their ends."""
+        out = self._out
+        starts = [p.calls["start_ns"] - self._base for p in self._run.processes]
+        main = np.unique(np.concatenate([np.zeros(1, np.int64), *starts]))
+        out.pack("QQBQ", 1 + len(self._frames), 0, 1, len(main))
+        frames = np.zeros(len(main), dtype=_FRAME)
+        frames["start"], frames["image"] = np.diff(main, prepend=0), -1
+        out.write(frames.tobytes())
+        for process, name in self._frames:
+            begin, end = (process.calls[k] - self._base for k in ("start_ns", "end_ns"))
+            # A frame ends before the next begins: a call within another is no frame of its own.
+            keep = begin >= np.concatenate(([0], np.maximum.accumulate(end)))[: len(end)]
+            times = np.stack((begin[keep], end[keep]), axis=1).ravel()
+            ended = np.zeros(len(times) // 2, dtype=_ENDED_FRAME)
+            ended["times"] = np.diff(times, prepend=0).reshape(-1, 2)
+            ended["image"] = -1
+            out.pack("QBQ", StringTable.pointer(name), 0, len(ended))
+            out.write(ended.tobytes())
+
+    def _write_plots(self) -> None:
+        """Memory held over the device's clock, of the first calls: later ones repeat it."""
+        out = self._out
+        out.pack("Q", len(self._plots))
+        for index, pool, name in self._plots:
+            process = self._run.processes[index]
+            times, held = _memory_over_time(process, pool, self._origin(process))
+            low, high = (float(held.min()), float(held.max())) if len(held) else (0.0, 0.0)
+            out.pack("BBBBIQ", 0, _MEMORY_FORMAT, 1, 1, 0, StringTable.pointer(name))
+            out.pack("dddQ", low, high, float(held.sum()), len(held))
+            points = np.zeros(len(held), dtype=_POINT)
+            points["time"], points["value"] = np.diff(times, prepend=0), held
+            out.write(points.tobytes())
+
+    def _origin(self, process: ProcessRun) -> int:
+        """Modelled times are shown from the process's first call on."""
+        return int(process.calls["start_ns"][0]) - self._base if len(process.calls) else 0
 
     @property
     def _threads(self) -> int:
@@ -157,9 +229,7 @@ class _Writer:
         out.write(b"tracy" + bytes(self._version))
         last = max([1, *(zone.end_ns for zones in self._zones for zone in zones)])
         for process in self._run.processes:
-            if len(process.calls):
-                origin = int(process.calls["start_ns"][0]) - self._base
-                last = max(last, origin + int(timeline(process).total_ns))
+            last = max(last, self._origin(process) + int(timeline(process).total_ns))
         out.pack("qqdqQQqBI12x", 0, 1, 1.0, last, 0, self._pid(), 0, 0, 0)
         out.pack("B", 0)  # not on demand
         for text in ("temper", str(self._run.meta.get("command", ""))[:1000] or "python"):
@@ -182,6 +252,7 @@ class _Writer:
         out = self._out
         self._strings.write(out.write)
         pools = [self._names[name] for name in ("DRAM", "SRAM")]
+        pools += [name for _, name in self._frames] + [name for _, _, name in self._plots]
         out.pack("Q", len(pools))
         for index in pools:
             pointer = StringTable.pointer(index)
@@ -251,8 +322,7 @@ class _Writer:
             out.pack("QBQfB", index + 1, 0, sum(sizes[index]), 1.0, _NEUTRAL_CONTEXT)
             out.write((self._device + 1).to_bytes(3, "little"))
             out.pack("QQ", 0, 2)
-            # Modelled times are shown from the process's first call on.
-            origin = int(process.calls["start_ns"][0]) - self._base if len(process.calls) else 0
+            origin = self._origin(process)
             for queue in (0, 1):
                 out.pack("QQ", self._queue(index, queue), sizes[index][queue])
                 for zones in self._device_zones(index, process, queue, origin):

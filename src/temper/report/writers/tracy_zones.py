@@ -12,6 +12,7 @@ from temper.record.events import Flag, Kind
 from temper.run.opinfo import OpInfo
 from temper.run.records import ProcessRun, Run
 
+PLOTTED_CALLS = 200  # memory repeats from call to call; this many show it
 _MAX_SOURCES = 32_000  # the format's limit is 32767
 _Write = Callable[[bytes], None]
 _ACTIVE_INDEX = 3  # a reference by index into the string table
@@ -80,6 +81,7 @@ class HostZone:
     start_ns: int
     end_ns: int
     source: int
+    call: int = -1  # its number among the process's calls, where it is one
     children: int = 0
     inside: list[HostZone] = field(default_factory=list, repr=False)
 
@@ -87,10 +89,13 @@ class HostZone:
 def host_zones(process: ProcessRun, base_ns: int, sources: SourceTable) -> list[HostZone]:
     """Calls, spans and transfers in order of start; what overlaps is cut to nest."""
     zones = []
-    events = process.of_kind(Kind.CALL, Kind.SPAN, Kind.TRANSFER_IN, Kind.TRANSFER_OUT)
-    for event in events:
+    kinds = (Kind.CALL, Kind.SPAN, Kind.TRANSFER_IN, Kind.TRANSFER_OUT)
+    calls = {position: number for number, position in enumerate(process.call_indices.tolist())}
+    for position in np.flatnonzero(np.isin(process.events["kind"], kinds)).tolist():
+        event = process.events[position]
         start, end = int(event["start_ns"]) - base_ns, int(event["end_ns"]) - base_ns
-        zones.append(HostZone(start, max(start, end), _source(process, event, sources)))
+        source, call = _source(process, event, sources), calls.get(position, -1)
+        zones.append(HostZone(start, max(start, end), source, call))
     zones.sort(key=lambda zone: (zone.start_ns, -zone.end_ns))
     stack: list[HostZone] = []
     for zone in zones:
@@ -110,7 +115,7 @@ def _source(process: ProcessRun, event: np.void, sources: SourceTable) -> int:
         record = process.programs.get(ref)
         name = record.program.name if record else "unknown program"
         how = "first call" if flags & Flag.FIRST else "replay" if flags & Flag.TRACED else "call"
-        return sources.add(f"{how} of {name}", "call")
+        return sources.add(f"{how} of {name}", "call", *(record.call_site if record else ("", 0)))
     if kind == Kind.SPAN:
         return sources.add(process.name(ref), "span")
     verb = "upload" if kind == Kind.TRANSFER_IN else "read back"
