@@ -14,10 +14,82 @@ _COMMON = {
 _GROUPED = {**_COMMON, "intermediate_size": 128, "num_key_value_heads": 2}
 
 
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64}
+_LATENT = {
+    **_COMMON, "intermediate_size": 128, "num_key_value_heads": 4, "q_lora_rank": 32,
+    "kv_lora_rank": 32, "qk_nope_head_dim": 16, "qk_rope_head_dim": 16, "v_head_dim": 16,
+    "n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+    "n_shared_experts": 1, "first_k_dense_replace": 1,
+}  # fmt: skip
+_GPT = {"vocab_size": 256, "n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 256,
+        "initializer_range": 0.1}  # fmt: skip
+
+
+def _rope(kind: str, **more: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_theta": 10000.0, "rope_type": kind, **more}}
+
+
+# Families beside the first ones: what their attention, positions or experts have of their own.
+OTHERS: dict[str, Any] = {
+    "bloom": lambda: hf.BloomForCausalLM(
+        hf.BloomConfig(vocab_size=256, hidden_size=64, n_layer=2, n_head=4, initializer_range=0.1)
+    ),
+    "mpt": lambda: hf.MptForCausalLM(
+        hf.MptConfig(vocab_size=256, d_model=64, n_layers=2, n_heads=4, max_seq_len=256)
+    ),
+    "falcon with slopes": lambda: hf.FalconForCausalLM(
+        hf.FalconConfig(vocab_size=256, hidden_size=64, num_hidden_layers=2, alibi=True,
+                        num_attention_heads=4, multi_query=False, parallel_attn=False)
+    ),
+    "gpt-neo": lambda: hf.GPTNeoForCausalLM(
+        hf.GPTNeoConfig(vocab_size=256, hidden_size=64, num_layers=2, num_heads=4, window_size=16,
+                        attention_types=[[["global", "local"], 1]], max_position_embeddings=256)
+    ),
+    "gpt-j": lambda: hf.GPTJForCausalLM(hf.GPTJConfig(**_GPT, rotary_dim=8)),
+    "gpt-neox": lambda: hf.GPTNeoXForCausalLM(hf.GPTNeoXConfig(**_COMMON, intermediate_size=128)),
+    "phi": lambda: hf.PhiForCausalLM(hf.PhiConfig(**_GROUPED)),
+    "stablelm": lambda: hf.StableLmForCausalLM(hf.StableLmConfig(**_GROUPED)),
+    "olmo3": lambda: hf.Olmo3ForCausalLM(hf.Olmo3Config(**_GROUPED, sliding_window=16)),
+    "granite": lambda: hf.GraniteForCausalLM(hf.GraniteConfig(**_GROUPED)),
+    "cohere2": lambda: hf.Cohere2ForCausalLM(hf.Cohere2Config(**_GROUPED, sliding_window=16)),
+    "starcoder2": lambda: hf.Starcoder2ForCausalLM(hf.Starcoder2Config(**_GROUPED)),
+    "qwen3": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**_GROUPED, head_dim=16)),
+    "gemma3": lambda: hf.Gemma3ForCausalLM(
+        hf.Gemma3TextConfig(**_GROUPED, head_dim=16, sliding_window=16, query_pre_attn_scalar=16)
+    ),
+    "qwen3-moe": lambda: hf.Qwen3MoeForCausalLM(
+        hf.Qwen3MoeConfig(**_GROUPED, **_EXPERTS, head_dim=16)
+    ),
+    "deepseek-v2": lambda: hf.DeepseekV2ForCausalLM(
+        hf.DeepseekV2Config(**_LATENT, topk_method="greedy")
+    ),
+    "deepseek-v3": lambda: hf.DeepseekV3ForCausalLM(
+        hf.DeepseekV3Config(**_LATENT, n_group=2, topk_group=1)
+    ),
+    "gpt-oss": lambda: hf.GptOssForCausalLM(
+        hf.GptOssConfig(**_GROUPED, head_dim=16, num_local_experts=4, num_experts_per_tok=2)
+    ),
+    "dynamic rope": lambda: hf.LlamaForCausalLM(
+        hf.LlamaConfig(**{**_GROUPED, "max_position_embeddings": 32},
+                       **_rope("dynamic", factor=4.0))
+    ),
+    "yarn": lambda: hf.LlamaForCausalLM(
+        hf.LlamaConfig(**_GROUPED,
+                       **_rope("yarn", factor=4.0, original_max_position_embeddings=64))
+    ),
+    "longrope": lambda: hf.Phi3ForCausalLM(
+        hf.Phi3Config(**_GROUPED, pad_token_id=0, original_max_position_embeddings=32,
+                      **_rope("longrope", original_max_position_embeddings=32,
+                              short_factor=[1.0] * 8, long_factor=[2.0 + i for i in range(8)]))
+    ),
+}  # fmt: skip
+
+
 def model(family: str) -> Any:
     """A model of that family in bfloat16, seeded, without an end token."""
     torch.manual_seed(0)
     build = {
+        **OTHERS,
         "llama": lambda: hf.LlamaForCausalLM(hf.LlamaConfig(**_GROUPED)),
         "mistral": lambda: hf.MistralForCausalLM(hf.MistralConfig(**_GROUPED, sliding_window=16)),
         "gemma2": lambda: hf.Gemma2ForCausalLM(

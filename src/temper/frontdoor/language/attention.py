@@ -8,6 +8,7 @@ model asks for more (a soft cap, a position bias, sinks). Keys and values come u
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,14 +32,21 @@ class CapturedStep:
 
     slots: torch.Tensor | None = None  # decode: the position of each user's token in the cache
     rows: bool = False
+    alone: bool = False  # the model has no keys but its cache's, whatever it makes of them
+    angles: tuple[torch.Tensor, ...] = ()  # rotary angles that the host computes at each call
     served: list[torch.Tensor] = field(default_factory=list)  # keys that the cache handed out
     masked: list[tuple[int, bool]] = field(default_factory=list)  # other keys, and if with a mask
 
     def serves(self, key: torch.Tensor) -> bool:
-        return any(key is seen for seen in self.served)
+        return self.alone or any(key is seen for seen in self.served)
 
 
 _steps: list[CapturedStep] = []
+
+
+def current_step() -> CapturedStep:
+    """The step that is captured now."""
+    return _steps[-1]
 
 
 @contextlib.contextmanager
@@ -46,13 +54,24 @@ def attending(model: torch.nn.Module, step: CapturedStep, *, named: bool) -> Ite
     """Let every part of the model use our experts for the time of a capture, and our attention
     where the model asks its config by name (``named``)."""
     configs = {id(c): c for m in model.modules() if (c := getattr(m, "config", None)) is not None}
+    latent = [m for m in model.modules() if hasattr(m, "expand_kv")]
+    local = [
+        m
+        for m in model.modules()
+        if step.slots is not None and "bias" in m._buffers and hasattr(m, "attention_type")
+    ]
     before = {
         key: (c._attn_implementation_internal, c._experts_implementation_internal)
         for key, c in configs.items()
         if hasattr(c, "_attn_implementation_internal")
     }
     _steps.append(step)
+    compiled, model._compiled_call_impl = model._compiled_call_impl, None
     try:
+        for module in local:
+            module.__dict__["bias"] = _Shown(module, step)
+        for module in latent:
+            module.__dict__["expand_kv"] = functools.partial(_expanded, module)
         for key in before:
             if named:
                 configs[key]._attn_implementation_internal = NAME
@@ -60,6 +79,11 @@ def attending(model: torch.nn.Module, step: CapturedStep, *, named: bool) -> Ite
         yield
     finally:
         _steps.pop()
+        model._compiled_call_impl = compiled
+        for module in local:
+            module.__dict__.pop("bias", None)
+        for module in latent:
+            module.__dict__.pop("expand_kv", None)
         for key, (attention, experts) in before.items():
             configs[key]._attn_implementation_internal = attention
             configs[key]._experts_implementation_internal = experts
@@ -111,6 +135,29 @@ def attention(
     else:
         made = _written_out(query, key, value, mask, scale, softcap, position_bias, s_aux)
     return made.transpose(1, 2), None
+
+
+class _Shown:
+    """The table from which GPT-Neo's layers cut the rows of their queries: here by slots."""
+
+    def __init__(self, module: Any, step: CapturedStep) -> None:
+        self._window = module.config.window_size if module.attention_type == "local" else None
+        self._step = step
+
+    def __getitem__(self, cut: tuple[slice, ...]) -> torch.Tensor:
+        assert self._step.slots is not None
+        return _places(cut[-1].stop, self._step.slots[:, None], self._window)[:, None, None]
+
+
+def _expanded(
+    module: Any, latent: torch.Tensor, turned: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Keys and values of latent attention, joined instead of written into an empty tensor."""
+    users, _, length, _ = latent.shape
+    depths = [module.qk_nope_head_dim, module.v_head_dim]
+    both = module.kv_b_proj(latent).view(users, length, -1, sum(depths)).transpose(1, 2)
+    keys, values = torch.split(both, depths, dim=-1)
+    return torch.cat((keys, turned.expand(-1, keys.shape[1], -1, -1)), dim=-1), values
 
 
 def _places(count: int, queries: torch.Tensor, window: int | None) -> torch.Tensor:

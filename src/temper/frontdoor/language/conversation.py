@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers.cache_utils import Cache, CacheLayerMixin
+from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, DynamicLayer
 
 from temper.errors import UsageError
 from temper.frontdoor.language.step import CROSS, STATE, LayerShape
@@ -88,14 +88,16 @@ class Conversation:
         return made.to(self.dtype)
 
     def load(
-        self, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor], length: int
+        self, keys: Sequence[torch.Tensor], values: Sequence[torch.Tensor], seen: torch.Tensor
     ) -> None:
-        """Take over a cache that eager torch has filled."""
-        self.seen = torch.ones(self.users, length, dtype=torch.bool)
+        """Take over a cache that eager torch has filled; padding is left behind."""
+        self.seen = seen.bool()
         for name, tensors in (("keys", keys), ("values", values)):
             for index, tensor in enumerate(tensors):
                 target = self.store[f"{STATE}.{name}_{index}"]
-                target[:, :, :length] = tensor[:, :, :length].float()
+                for user, length in enumerate(self.lengths.tolist()):
+                    real = tensor[user][:, : self.total][:, self.seen[user]]
+                    target[user, :, :length] = real.float()
 
     def select(self, users: torch.Tensor) -> None:
         """Other users in the place of these: beams, repeats, a part of the batch."""
@@ -220,6 +222,20 @@ def conversation_of(cache: Any) -> Conversation | None:
     layers = getattr(cache, "layers", None)
     first = layers[0] if layers else None
     return first._conversation if isinstance(first, DeviceLayer) else None
+
+
+def hand_back(cache: Any) -> None:
+    """Give eager torch a cache that was on the device, with what it holds."""
+    text = conversation_of(cache)
+    if text is None:
+        return
+    held = [(layer.keys, layer.values) for layer in cache.layers]
+    fresh = DynamicCache()
+    for index, (keys, values) in enumerate(held):
+        if keys is not None and values is not None:
+            fresh.update(keys[:, :, : text.total], values[:, :, : text.total], index)
+    cache.layer_class_to_replicate = DynamicLayer
+    cache.layers = fresh.layers
 
 
 def attach(cache: Cache, conversation: Conversation, *, cross: bool = False) -> None:

@@ -6,11 +6,14 @@ import copy
 import functools
 import warnings
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import torch
 from transformers.cache_utils import Cache, EncoderDecoderCache
+from transformers.generation.configuration_utils import GenerationMode
 
+from temper.frontdoor.language.conversation import hand_back
 from temper.frontdoor.language.runner import StepRunner
 from temper.frontdoor.language.runtime import LanguageRuntime
 from temper.frontdoor.language.seq2seq import Seq2SeqRuntime
@@ -24,6 +27,10 @@ _PAIR_TAKEN = ("decoder_input_ids", "encoder_outputs", "attention_mask", "past_k
                "return_dict", "use_cache", "decoder_attention_mask")  # fmt: skip
 _UNREAD = ("use_cache", "decoder_attention_mask")
 _IDLE = (None, False, 0)
+_MORE_OUTPUTS = ("output_hidden_states", "output_attentions")  # what no step gives
+# Kinds of generation that read nothing but the last row of a call's logits.
+_ONE_ROW = frozenset({GenerationMode.GREEDY_SEARCH, GenerationMode.SAMPLE,
+                      GenerationMode.BEAM_SEARCH, GenerationMode.BEAM_SAMPLE})  # fmt: skip
 
 
 class GenerativeModel:
@@ -51,21 +58,43 @@ class GenerativeModel:
         cache = kwargs.get("past_key_values")
         if isinstance(cache, EncoderDecoderCache) or len(args) > 1:
             return False
-        if not isinstance(cache, Cache) and kwargs.get("use_cache") is not True:
+        # In the loop of generate a call without a cache is a prompt like any other.
+        looped = self.runtime.looping and cache is None and kwargs.get("use_cache") is False
+        if not isinstance(cache, Cache) and kwargs.get("use_cache") is not True and not looped:
             return False
         ids = kwargs.get("input_ids", args[0] if args else None)
         mask = kwargs.get("attention_mask")
         plain = mask is None or (isinstance(mask, torch.Tensor) and mask.dim() == 2)
         rest = [k for k, v in kwargs.items() if k not in _TAKEN and not _idle(v)]
         mine = isinstance(ids, torch.Tensor) and plain and not rest
-        if not mine and isinstance(cache, Cache):
+        if mine and kwargs.get("use_cache") is False and not looped:
+            mine = False
+        elif not mine and isinstance(cache, Cache):
             cause = ", ".join(rest) or ("a mask of four dimensions" if not plain else "no ids")
-            warnings.warn(
-                f"this call of {type(self._model).__name__} with a cache does not use the prefill "
-                f"and decode programs: {cause}; a program is compiled for each length instead",
-                stacklevel=3,
-            )
-        return mine and kwargs.get("use_cache") is not False
+            self._by_length(cause, stacklevel=4)
+        elif mine:
+            mine = self.steps_agree
+        if not mine and isinstance(cache, Cache):
+            hand_back(cache)
+        return mine
+
+    @cached_property
+    def steps_agree(self) -> bool:
+        """Whether steps of this model give what it gives: tried once, told where they do not."""
+        runtime: Any = self.runtime
+        if self._pair:
+            return True
+        why = runtime.unfit()
+        if why:
+            self._by_length(why, stacklevel=5)
+        return not why
+
+    def _by_length(self, cause: str, stacklevel: int) -> None:
+        warnings.warn(
+            f"{type(self._model).__name__} does not use the prefill and decode programs here: "
+            f"{cause}; a program is compiled for each length instead",
+            stacklevel=stacklevel,
+        )
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call that ``takes`` has accepted."""
@@ -74,9 +103,14 @@ class GenerativeModel:
         if args:
             given["input_ids"] = args[0]
         runtime: Any = self.runtime
-        return runtime(**{k: v for k, v in given.items() if v is not None})
+        made = runtime(**{k: v for k, v in given.items() if v is not None})
+        if kwargs.get("use_cache") is False:
+            made.past_key_values = None
+        return made
 
-    def generate(self, whole: Any, *args: Any, **kwargs: Any) -> Any:
+    def generate(
+        self, whole: Any, *args: Any, loop: Callable[..., Any] | None = None, **kwargs: Any
+    ) -> Any:
         """transformers' own loop, whose every forward call is a call of ``whole``."""
         model: Any = self._model
         # The same module with another forward: hooks, weights and config are the model's own.
@@ -92,16 +126,26 @@ class GenerativeModel:
         @functools.wraps(prepare)
         def prepared(input_ids: torch.Tensor, **given: Any) -> Any:
             cache = given.get("past_key_values")
-            if isinstance(runtime, LanguageRuntime) and isinstance(cache, Cache):
+            if (
+                isinstance(runtime, LanguageRuntime)
+                and isinstance(cache, Cache)
+                and not any(map(given.get, _MORE_OUTPUTS))
+                and self.steps_agree
+            ):
                 # Before transformers looks whether the cache is static: it would make the mask
                 # four-dimensional then.
-                runtime.adopt(cache, input_ids.shape[0], input_ids.shape[1])
+                length = int(cache.get_seq_length())
+                mask = given.get("attention_mask")
+                seen = mask[:, :length] if mask is not None and mask.dim() == 2 else None
+                runtime.adopt(cache, input_ids.shape[0], input_ids.shape[1], seen)
             return prepare(input_ids, **given)
 
         caching = model._prepare_cache_for_generation
 
         def cached(config: Any, model_kwargs: Any, mode: Any, batch: int, length: int) -> Any:
             runtime.expected = int(length)
+            # Candidates of an assistant are judged by all their rows.
+            runtime.last_row_only = mode in _ONE_ROW
             return caching(config, model_kwargs, mode, batch, length)
 
         stand_in.__dict__.update(
@@ -111,11 +155,12 @@ class GenerativeModel:
         )
         if self._pair and self._part is not None:
             stand_in.__dict__["get_encoder"] = self._compiled_encoder
-        runtime.last_row_only = True
+        before = runtime.last_row_only, runtime.expected, runtime.looping
+        runtime.looping = True
         try:
-            return stand_in.generate(*args, **kwargs)
+            return (loop or type(stand_in).generate)(stand_in, *args, **kwargs)
         finally:
-            runtime.last_row_only, runtime.expected = False, 0
+            runtime.last_row_only, runtime.expected, runtime.looping = before
 
     def _compiled_encoder(self, *args: Any, **kwargs: Any) -> Any:
         if self._encoder is None and self._part is not None:

@@ -12,7 +12,7 @@ from temper.capture.capture import capture
 from temper.compiler.pipeline import Built, build
 from temper.errors import OutOfMemoryError
 from temper.frontdoor.language.fitting import longest_context
-from temper.frontdoor.language.rotary import tables
+from temper.frontdoor.language.rotary import call_angles, tables
 from temper.frontdoor.language.step import NET, STATE, LanguageStep, LayerShape
 from temper.graph.captured import Captured
 from temper.options import Options
@@ -69,8 +69,10 @@ def build_step(
         model, layers, users=kind.users, length=kind.capacity, decode=kind.decode,
         named=named, every_row=kind.every_row, choose=kind.choose,
     )  # fmt: skip
+    inputs = example_inputs(kind, named)
+    angles = call_angles(model, inputs[1])
     with tables(model, kind.capacity):
-        captured = capture(step, example_inputs(kind, named), state=STATE)
+        captured = capture(step, (*inputs, *angles), state=STATE)
     captured.name = f"{type(model).__name__}_{'decode' if kind.decode else f'prefill{kind.rows}'}"
     named_by_model(captured)
     built = build(captured, options, cached=True)

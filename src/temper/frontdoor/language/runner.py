@@ -32,6 +32,7 @@ class StepRunner:
         self._on_device: dict[Any, Conversation] = {}
         self._lock = threading.RLock()
         self.expected = 0  # length that the caller says a text will reach
+        self.looping = False  # the caller is the loop of generate
         self.last_row_only = False  # the caller reads nothing but the last row's logits
 
     @property

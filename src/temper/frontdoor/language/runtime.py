@@ -11,6 +11,7 @@ from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from temper.compiler.pipeline import Built
 from temper.errors import UsageError
+from temper.frontdoor.language.checked import agrees, step_error
 from temper.frontdoor.language.conversation import Conversation, attach, conversation_of
 from temper.frontdoor.language.programs import (
     StepKind,
@@ -18,6 +19,7 @@ from temper.frontdoor.language.programs import (
     build_step,
     rounded_capacity,
 )
+from temper.frontdoor.language.rotary import call_angles
 from temper.frontdoor.language.runner import StepRunner
 from temper.frontdoor.language.step import LayerShape, layer_shapes
 from temper.frontdoor.loaded import LoadedGraph
@@ -48,12 +50,30 @@ class LanguageRuntime(StepRunner):
         def build() -> Built:
             return build_step(self.model, self.layers, kind, self.options, self.named)
 
-        return self.run(kind, text, build, *inputs)
+        return self.run(kind, text, build, *inputs, *call_angles(self.model, inputs[1]))
 
     # --- caches -----------------------------------------------------------------------------
 
-    def adopt(self, cache: Any, users: int, length: int) -> Conversation:
-        """The conversation of a cache object; one that eager torch made is taken over."""
+    def unfit(self) -> str:
+        """Why steps would not give what the model gives, or nothing where they do."""
+        kinds = set(getattr(self.config, "layer_types", None) or ()) - _LAYER_KINDS
+        if kinds:
+            return f"layers of kind {', '.join(sorted(kinds))}"
+        try:
+            limit = getattr(self.config, "max_position_embeddings", None) or _TRIAL
+            limit = getattr(self.config, "max_seq_len", limit)
+            error = step_error(self.model, self.layers, min(_TRIAL, limit), self.named)
+        except Exception as failure:  # the model's own code, with our cache
+            return f"its code does not run in steps ({str(failure).splitlines()[0][:120]})"
+        return "" if agrees(error) else f"steps differ from it by {error:.0%} in a trial"
+
+    def adopt(
+        self, cache: Any, users: int, length: int, seen: torch.Tensor | None = None
+    ) -> Conversation:
+        """The conversation of a cache object; one that eager torch made is taken over.
+
+        ``seen`` says which of the tokens that it holds are not padding.
+        """
         found = conversation_of(cache)
         if found is not None:
             return found
@@ -73,7 +93,9 @@ class LanguageRuntime(StepRunner):
                     "a cache whose window has dropped tokens cannot be taken to the device",
                     try_=["start with a new cache", "generate the prompt on the device too"],
                 )
-            made.load([x.keys for x in held], [x.values for x in held], filled)
+            if seen is None:
+                seen = torch.ones(users, filled, dtype=torch.bool)
+            made.load([x.keys for x in held], [x.values for x in held], seen)
         attach(cache, made)
         return made
 
@@ -93,7 +115,8 @@ class LanguageRuntime(StepRunner):
             users, length = input_ids.shape
             cache = DynamicCache() if past_key_values is None else past_key_values
             before = int(cache.get_seq_length())
-            text = self.adopt(cache, users, before + length)
+            earlier = attention_mask[:, :before] if attention_mask is not None else None
+            text = self.adopt(cache, users, before + length, earlier)
             if text.users != users:
                 raise UsageError(f"the cache holds {text.users} users, the call has {users}")
             real = _real_tokens(text, attention_mask, length)
@@ -186,6 +209,10 @@ class LanguageRuntime(StepRunner):
             )
 
 
+# Kinds of layers that steps know.
+_LAYER_KINDS = frozenset({"full_attention", "sliding_attention"})
+# Slots of the cache in which a few tokens are tried.
+_TRIAL = 512
 # Models that count positions by the attention mask when a call gives none.
 _COUNTS_REAL = frozenset({"opt", "biogpt", "xglm"})
 

@@ -17,7 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from temper.frontdoor.language.attention import CapturedStep, attending
+from temper.frontdoor.language.rotary import call_angles, tables
 from temper.graph import cache_ops
+from temper.program.tensor import TILE
 
 NET = "net"  # where the model hangs in a step; its parameters' paths start with this
 STATE = "cache"  # and where the cache does
@@ -72,7 +74,13 @@ class CacheLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
         return (self._owner.length if decoding else query_length), 0
 
     def get_seq_length(self) -> Any:
-        return 0 if self._step.slots is None or self._step.rows else self._step.slots[0]
+        if self._step.slots is None or self._step.rows:
+            return 0
+        if not self._step.alone:  # a decoder counts its places by this; all users stand at one
+            return self._step.slots[0]
+        # Users stand at different slots: a model that masks by itself must hide nothing, the mask
+        # that it is given hides what lies behind each of them.
+        return int(self._owner.length) - 1
 
     def get_max_length(self) -> int:
         return int(self._owner.length)
@@ -83,7 +91,8 @@ class LanguageStep(torch.nn.Module):
 
     Inputs: token ids and position ids, (users, length) for a prompt and (1, users) for a token;
     ``slots`` (users) say where in the cache a token goes, and ``last`` (users) which row of a
-    prompt is a user's last. The result is the logits of that row, or of every row; with
+    prompt is a user's last; ``angles`` are the rotary ones of the call where it must look at all of
+    its positions. The result is the logits of that row, or of every row; with
     ``choose`` it is the likeliest token, picked on the chip.
     """
 
@@ -112,20 +121,20 @@ class LanguageStep(torch.nn.Module):
         self.train(model.training)
 
     def forward(
-        self, input_ids: torch.Tensor, position_ids: torch.Tensor, place: torch.Tensor
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        place: torch.Tensor,
+        *angles: torch.Tensor,
     ) -> torch.Tensor:
-        step = CapturedStep(slots=place if self.decode else None, rows=self.rows)
+        slots = place if self.decode else None
+        step = CapturedStep(slots=slots, rows=self.rows, alone=True, angles=angles)
         cache = Cache(layers=[CacheLayer(self, i, step) for i in range(self.layer_count)])
         with contextlib.ExitStack() as stack:
             stack.enter_context(attending(self.net, step, named=self.named))
             if not self.every_row:
                 stack.enter_context(only_row(self.net, place))
-            mask = None
-            if self.decode and not self.rows:
-                open_ = (torch.arange(self.length) <= place[:, None])[:, None, None]
-                dtype = next(iter(self.cache.buffers())).dtype
-                least = torch.finfo(dtype).min
-                mask = torch.zeros_like(open_, dtype=dtype).masked_fill(~open_, least)
+            mask = self._mask(place) if self.decode and not self.rows else None
             out = self.net(
                 input_ids=input_ids,
                 position_ids=position_ids,
@@ -137,6 +146,20 @@ class LanguageStep(torch.nn.Module):
         logits: torch.Tensor = out.logits
         made = logits[0] if self.rows else logits[:, -1] if not self.every_row else logits
         return made.argmax(-1) if self.choose else made
+
+    def _mask(self, place: torch.Tensor) -> torch.Tensor:
+        """What each user's token sees, as a model with an attention of its own takes it."""
+        open_ = torch.arange(self.length) <= place[:, None]
+        config: Any = self.net.config
+        if config.model_type in _COUNTS_PLACES or getattr(config, "alibi", False):
+            return open_.long()
+        dtype = next(iter(self.cache.buffers())).dtype
+        shown = torch.zeros_like(open_, dtype=dtype).masked_fill(~open_, torch.finfo(dtype).min)
+        return shown[:, None, None]
+
+
+# Models that count places (for their slopes) by a mask of two dimensions.
+_COUNTS_PLACES = frozenset({"bloom"})
 
 
 def add_cache(
@@ -173,13 +196,15 @@ def only_row(model: torch.nn.Module, last: torch.Tensor) -> Iterator[None]:
 def layer_shapes(model: torch.nn.Module, named: bool = True) -> list[LayerShape]:
     """What each layer of the model keeps in a cache, found with tensors that hold nothing."""
     cache: Any = DynamicCache()
-    step = CapturedStep()
+    step = CapturedStep(alone=True)
+    ids = torch.zeros(1, 2, dtype=torch.long)
+    step.angles = call_angles(model, ids)
     with (
+        tables(model, TILE),
         FakeTensorMode(allow_non_fake_inputs=True),
         torch.no_grad(),
         attending(model, step, named=named),
     ):
-        ids = torch.zeros(1, 2, dtype=torch.long)
         model(input_ids=ids, position_ids=ids, past_key_values=cache, use_cache=True)
     return [
         LayerShape(int(k.shape[1]), int(k.shape[-1]), int(v.shape[-1]))
