@@ -6,7 +6,7 @@ import pytest
 
 from temper.chips import get
 from temper.program import KINDS, Memory, Op, TensorSpec
-from temper.program.circular_buffers import circular_buffer_bytes
+from temper.program.circular_buffers import circular_buffer_bytes, circular_buffers
 from temper.program.compute_config import default_compute
 from temper.program.conv_config import choose as choose_conv
 from temper.program.conv_config import window_of
@@ -152,3 +152,21 @@ def test_every_kind_has_an_answer():
         op = Op(name, tuple(str(i) for i in range(operands)), ("o",))
         outputs = [x] * (3 if name == "CreateQkvHeads" else 1)
         assert circular_buffer_bytes(op, [x] * operands, outputs, N150) >= 0
+
+
+def test_buffers_one_by_one_are_those_of_the_matmuls_config():
+    # A multicast matmul: two blocks of each operand, and the result.
+    config = {
+        "name": "MatmulMultiCoreReuseMultiCast", "grid": [8, 8], "in0_block_w": 2,
+        "out_subblock_h": 1, "out_subblock_w": 4, "per_core_m": 2, "per_core_n": 4,
+        "out_block_h": 2, "out_block_w": 4,
+    }  # fmt: skip
+    a, b, out = TensorSpec((512, 1024)), TensorSpec((1024, 1024)), TensorSpec((512, 1024))
+    op = Op("Matmul", ("a", "b"), ("o",), {"config": config, "fp32_acc": False})
+    parts = circular_buffers(op, [a, b], [out], N150)
+    tile = 2048
+    assert parts == {"in0": 2 * 2 * 2 * tile, "in1": 2 * 4 * 2 * tile, "out": 2 * 4 * tile}
+    add = Op("Binary", ("a", "b"), ("o",), {"function": "add"})
+    assert circular_buffers(add, [a, a], [a], N150) == dict.fromkeys(
+        ("in0", "in1", "out"), 2 * tile
+    )

@@ -10,6 +10,7 @@ from networks import profile_networks
 from tools import run_with
 
 from temper.frontdoor.session import Session
+from temper.run.records import ProgramRecord
 
 PERF_REPORT = """
 import contextlib, io, json, re, sys
@@ -69,6 +70,16 @@ for folder in sys.argv[2:]:
             [b["address"], b["size"], b["buffer_type"]]
             for b in get("operation-buffers")[-1]["buffers"]
         ],
+        "pages": [
+            [p["operation_id"], p["address"], p["core_x"], p["core_y"], p["bank_id"],
+             p["chunk_address"], p["chunk_size"], p["num_pages"] * p["page_size"]]
+            for p in get("buffer-pages")
+        ],
+        "circular": [
+            [int(n["params"]["size"]), int(n["params"]["address"])]
+            for n in first["device_operations"] if n["node_type"] == "circular_buffer_allocate"
+        ],
+        "frames": [o["stack_trace"] for o in operations],
         "linked": sum(bool(o["inputs"]) for o in operations),
         "stacks": sum(bool(o["stack_trace"]) for o in operations),
         "graph": len(first["device_operations"]),
@@ -133,8 +144,29 @@ def test_the_visualizers_memory_views_are_filled(
         assert seen["cluster"]["arch"] == {"0": "wormhole_b0"}
         # As `temper memory` says of the last op: bytes of a bank, DRAM and SRAM.
         step = record.memory.steps[-1]
+        assert sum(size for size, _ in seen["circular"]) == step.circular_bytes
+        check_pages(seen["pages"], record)
+        calls = [trace for trace in seen["frames"] if trace and 'networks.py", line' in trace]
+        assert calls
         sizes = {kind: sum(b[1] for b in seen["buffers"] if b[2] == kind) for kind in (0, 1)}
         assert sizes == {0: step.dram_bytes, 1: step.sram_tensor_bytes}
+
+
+def check_pages(pages: list[list[int]], record: ProgramRecord) -> None:
+    """Pages lie on cores of the chip, one after the other, within their buffer."""
+    x, y = record.chip.grid
+    stays = {(s.address, s.bank_bytes) for s in record.memory.timeline.stays if s.buffer == "sram"}
+    sizes = {address: max(size for a, size in stays if a == address) for address, _ in stays}
+    assert bool(pages) == bool(stays)
+    taken = set()
+    for operation, address, core_x, core_y, bank, at, size, held in pages:
+        assert 0 <= core_x < x
+        assert 0 <= core_y < y
+        assert address <= at
+        assert at + size <= address + sizes[address]
+        assert size == held
+        taken.add((operation, bank, at))
+    assert len(taken) == len(pages)
 
 
 def test_folded_stacks_and_the_chrome_trace_hold_the_device_time(

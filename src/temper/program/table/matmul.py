@@ -40,17 +40,26 @@ def _shapes(op: Op, inputs: Specs, outputs: Specs) -> Iterator[str]:
 
 def matmul_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     """Blocks of both operands, of the result and of partial sums, by the program config."""
+    return sum(matmul_buffer_parts(op, inputs, outputs, chip).values())
+
+
+def matmul_buffer_parts(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> dict[str, int]:
+    """Bytes of each circular buffer; one that lies on a shard has none of its own."""
     a, b, out = inputs[0], inputs[1], outputs[0]
     config = matmul_config_of(op, inputs, outputs, chip)
     tile_a, tile_b, tile_out = (TILE_BYTES[spec.format] for spec in (a, b, out))
     if config.name == MULTI_CORE:
-        return 2 * (tile_a + tile_b + tile_out)
+        return {"in0": 2 * tile_a, "in1": 2 * tile_b, "out": 2 * tile_out}
     batch, _, k, n = matmul_shape(op, inputs)
     if config.name == DRAM_SHARDED:
         # The cores beside a bank hold three blocks of its columns, and their sums.
         columns = ceil_div(ceil_div(n, TILE), chip.dram_banks)
-        sums = columns * (tile_out + (4096 if op.attr("fp32_acc") else 2048))
-        return config.in0_block_w * (2 * tile_a + 3 * columns * tile_b) + sums
+        depth = config.in0_block_w
+        return {
+            "in0": depth * 2 * tile_a, "in1": depth * 3 * columns * tile_b,
+            "out": columns * tile_out,
+            "partial sums": columns * (4096 if op.attr("fp32_acc") else 2048),
+        }  # fmt: skip
     k_blocks = ceil_div(ceil_div(k, TILE), config.in0_block_w)
     height, width = config.out_block_h, config.out_block_w
     split = (height, width) != (config.per_core_m, config.per_core_n)
@@ -61,15 +70,14 @@ def matmul_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     once = config.name == REUSE_1D and b.matrix[0] == 1 and (config.mcast_in0 or width == 1)
     in1_loops = k_blocks * (1 if once else loops)
     in1 = width * config.in0_block_w * tile_b * (2 if in1_loops > 1 else 1)
-    total = (0 if in0_lies_on_shard and config.name in (REUSE_1D, REUSE) else in0) + in1
     partial = 4096 if op.attr("fp32_acc") else max(2048, tile_out)
-    if out.memory.sharded:
-        total += height * width * partial if partial != tile_out else 0
-    else:
-        total += height * width * (tile_out + (partial if partial != tile_out else 0))
-    if len(inputs) > 2:
-        total += width * TILE_BYTES[inputs[2].format]
-    return total
+    return {
+        "in0": 0 if in0_lies_on_shard and config.name in (REUSE_1D, REUSE) else in0,
+        "in1": in1,
+        "bias": width * TILE_BYTES[inputs[2].format] if len(inputs) > 2 else 0,
+        "out": 0 if out.memory.sharded else height * width * tile_out,
+        "partial sums": height * width * partial if partial != tile_out else 0,
+    }
 
 
 def _products(op: Op, inputs: Specs, outputs: Specs, padded: bool) -> float:

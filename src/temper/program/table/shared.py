@@ -46,7 +46,14 @@ def width_tiles(spec: TensorSpec) -> int:
 
 def two_tiles(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     """Double-buffered tiles of every operand and result."""
-    return 2 * sum(entry_bytes(spec) for spec in (*inputs, *outputs))
+    return sum(two_tile_parts(op, inputs, outputs, chip).values())
+
+
+def two_tile_parts(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> dict[str, int]:
+    """The same, buffer by buffer."""
+    named = [(f"in{i}", spec) for i, spec in enumerate(inputs)]
+    named += [(f"out{i}" if i else "out", spec) for i, spec in enumerate(outputs)]
+    return {name: 2 * entry_bytes(spec) for name, spec in named}
 
 
 def no_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:

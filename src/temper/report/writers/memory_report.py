@@ -7,8 +7,9 @@ and their memory plans: one call of each program that was called, one operation 
 from __future__ import annotations
 
 import json
+import linecache
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,11 @@ from temper._version import __version__
 from temper.chips import Chip
 from temper.errors import UsageError
 from temper.files import replacing_path, write_text
-from temper.program import TensorSpec
+from temper.program import Program, Source, TensorSpec
+from temper.program.circular_buffers import circular_buffers
 from temper.program.simulate import Stay, storage
 from temper.program.words import BUFFER, SHARDING, datatype, memory_config
+from temper.report.writers.buffer_pages import captured_graph, pages_of
 from temper.run import describe
 from temper.run.calls import WARM, choose_calls
 from temper.run.records import ProgramRecord, Run
@@ -29,6 +32,9 @@ _BUFFER_TYPE = {"dram": 0, "sram": 1}
 _LAYOUT = {name: number for number, name in enumerate(("interleaved", "height", "width", "block"))}
 # Weights lie in DRAM during every op: rows for all of them only up to this many.
 _MAX_BUFFERS = 1_000_000
+# Pages of tensors in SRAM, 60 bytes each in the file; beyond this many, buffers come without.
+_MAX_PAGES = 200_000
+_MAX_SOURCE = 300_000  # characters of a source file that is shown
 _TABLES = """
 CREATE TABLE devices (device_id int, num_y_cores int, num_x_cores int, num_y_compute_cores int,
     num_x_compute_cores int, worker_l1_size int, l1_num_banks int, l1_bank_size int,
@@ -95,6 +101,7 @@ class _Report:
         self._database, self._chip = database, chip
         self._operation = self._tensor = 0
         self._sources: dict[str, int] = {}
+        self._pages_left = _MAX_PAGES
 
     def write(self, records: Sequence[ProgramRecord], run: Run) -> None:
         self._insert("devices", [_device(self._chip)])
@@ -104,6 +111,7 @@ class _Report:
         )
         for record in records:
             self._program(record)
+        linecache.clearcache()
 
     def _insert(self, table: str, rows: Sequence[Sequence[Any]]) -> None:
         if rows:
@@ -145,19 +153,46 @@ class _Report:
                     if stay.first <= index <= stay.last and (everything or stay.first >= 0)
                 ],
             )  # fmt: skip
-            circular = record.memory.steps[index].circular_bytes
-            graph = list(_graph(info.code, circular, self._chip, cost.cores))
+            circular = (
+                circular_buffers(op, info.inputs, info.outputs, self._chip)
+                if record.memory.steps[index].circular_bytes
+                else {}
+            )
+            graph = captured_graph(info.code, circular, self._chip, cost.cores)
             self._insert("captured_graph", [(number, json.dumps(graph))])
-            self._stack(number, op.source.file, op.source.line, op.source.module)
+            held = dict.fromkeys(owner.get(name, name) for name in (*op.inputs, *op.outputs))
+            self._pages(number, [stays[name] for name in held if name in stays], program)
+            self._stack(number, op.source, record.call_site)
 
-    def _stack(self, number: int, file: str, line: int, module: str) -> None:
-        if not file:
+    def _pages(self, number: int, stays: Sequence[Stay], program: Program) -> None:
+        """The pages of what an op reads and writes in SRAM."""
+        rows: list[tuple[int, ...]] = []
+        for stay in stays:
+            spec = program.spec(stay.name)
+            if stay.buffer == "sram" and self._pages_left >= spec.pages:
+                self._pages_left -= spec.pages
+                rows += [
+                    (number, 0, stay.address, *page, _BUFFER_TYPE["sram"])
+                    for page in pages_of(spec, stay, self._chip)
+                ]
+        self._insert("buffer_pages", rows)
+
+    def _stack(self, number: int, source: Source, call_site: tuple[str, int]) -> None:
+        """The line that called the model, then the op's own, as Python prints frames."""
+        if not source.file:
             return
-        if file not in self._sources:
-            self._sources[file] = len(self._sources) + 1
-            self._insert("source_files", [(self._sources[file], file, None)])
-        text = f'  File "{file}", line {line}, in {module or "forward"}'
-        self._insert("stack_traces", [(number, text, self._sources[file])])
+        frames = [(*call_site, "<module>")] if call_site[0] and call_site[0] != source.file else []
+        frames.append((source.file, source.line, source.module or "forward"))
+        lines = []
+        for file, line, name in frames:
+            lines.append(f'  File "{file}", line {line}, in {name}')
+            lines += [f"    {code}"] if (code := linecache.getline(file, line).strip()) else []
+        if source.file not in self._sources:
+            self._sources[source.file] = len(self._sources) + 1
+            text = "".join(linecache.getlines(source.file))
+            contents = text if 0 < len(text) <= _MAX_SOURCE else None
+            self._insert("source_files", [(self._sources[source.file], source.file, contents)])
+        self._insert("stack_traces", [(number, "\n".join(lines), self._sources[source.file])])
 
 
 def _tensor(number: int, spec: TensorSpec, stay: Stay | None) -> tuple[Any, ...]:
@@ -176,27 +211,6 @@ def _config(spec: TensorSpec) -> str:
     text = memory_config(spec.memory).replace(";", ",")
     assert SHARDING[spec.memory.sharding] in text
     return text.replace("ShardOrientation::ROW_MAJOR)", "ShardOrientation::ROW_MAJOR,halo=0)")
-
-
-def _graph(name: str, circular: int, chip: Chip, cores: int) -> Iterator[dict[str, Any]]:
-    """What ttnn captures of one op: its name and the circular buffers of its cores."""
-    columns = chip.grid[0]
-    rows = max(1, -(-max(1, cores) // columns))
-    across = min(max(1, cores), columns)
-    core_range = f"{{[(x=0,y=0) - (x={across - 1},y={rows - 1})]}}"
-    nodes: list[tuple[str, dict[str, str]]] = [("capture_start", {})]
-    nodes.append(("function_start", {"name": name, "inputs": "0"}))
-    if circular:
-        size = {"size": str(circular), "address": str(chip.sram_reserved_bytes)}
-        size |= {"core_range_set": core_range, "globally_allocated": "0"}
-        nodes.append(("circular_buffer_allocate", size))
-    nodes.append(("function_end", {"name": name}))
-    if circular:
-        nodes.append(("circular_buffer_deallocate_all", {}))
-    nodes.append(("capture_end", {}))
-    for counter, (kind, params) in enumerate(nodes):
-        follows = [counter + 1] if counter + 1 < len(nodes) else []
-        yield {"counter": counter, "node_type": kind, "params": params, "connections": follows}
 
 
 def _device(chip: Chip) -> tuple[int, ...]:
