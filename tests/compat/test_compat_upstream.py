@@ -221,3 +221,26 @@ def test_the_seeds_workflow_runs_in_a_tree_like_tt_torchs(tmp_path: Path) -> Non
     report = (tmp_path / "results" / "perf" / "device_ops_perf_trace.csv").read_text()
     assert "Conv2d" in report
     assert "LOC" in report.splitlines()[0]
+
+
+def test_names_that_tt_xlas_test_tools_import_are_there(tmp_path: Path) -> None:
+    script = tmp_path / "names.py"
+    script.write_text(
+        "from unittest.mock import patch\n"
+        "import torch, torch_xla.runtime as xr\n"
+        "from torch_xla.runtime.runtime import device_type\n"
+        "from tt_torch.backend.passes import _SDPA_HEAD_AXIS_FROM_END, _sdpa_operand\n"
+        "from tt_torch.backend.passes import handle_composite_ops, run_fusion_passes\n"
+        "import tt_torch.custom_moe_ops\n"
+        "with patch('tt_torch.backend.passes._replace_multi_output_op'):\n"
+        "    print(device_type(), xr.runtime.world_size(), _SDPA_HEAD_AXIS_FROM_END)\n"
+        "torch.ops.tt.sparse_matmul\n"
+        "from tt_torch.backend.passes import run_selected_fusion_passes\n"
+        "run_selected_fusion_passes(None, ['fuse_gelu'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "temper", "run", str(script)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["TT", "1", "3"], done.stderr
+    assert "run_selected_fusion_passes is not in Temper: it is a part of" in done.stderr

@@ -43,15 +43,27 @@ FORWARDS: dict[str, dict[str, str]] = {
     "torch_xla.core.dynamo_bridge": _names("tt_torch_parts", "GraphInputMatcher"),
     "torch_xla.debug": {"metrics": "", "profiler": ""},
     "torch_xla.distributed": {"parallel_loader": "", "spmd": "", "xla_multiprocessing": ""},
+    "torch_xla.runtime.runtime": {
+        name: f"torch_xla.runtime:{name}"
+        for name in ("addressable_device_count", "addressable_runtime_device_count", "clear_cache",
+                     "clear_computation_cache", "device_type", "global_device_count",
+                     "global_ordinal", "global_runtime_device_count", "initialize_cache", "is_spmd",
+                     "local_ordinal", "process_count", "process_index", "set_device_type",
+                     "use_spmd", "world_size")
+    },
     "tt_torch.backend": {"backend": "", "passes": ""},
     "tt_torch.backend.backend": _names("tt_torch_config", tt_backend="backend",
                                        xla_backend="backend"),
     "tt_torch.backend.passes": {
-        name: f"temper.compat.tt_torch_parts:passes.{name}"
-        for name in ("run_fusion_passes", "handle_composite_ops", "erase_repeat_kv",
-                     "count_inplace_mutations", "run_selected_fusion_passes",
-                     "bypass_assert_tensor_metadata", "insert_argument_type_markers",
-                     "bypass_dtype_promotion_and_redundant_cast", "bypass_redundant_getitem")
+        **_names("tt_torch_passes", "bypass_assert_tensor_metadata",
+                 "bypass_dtype_promotion_and_redundant_cast", "bypass_redundant_getitem",
+                 "count_inplace_mutations", "erase_repeat_kv", "handle_composite_ops",
+                 "insert_argument_type_markers", "run_fusion_passes", "run_shape_prop",
+                 # What their tests look at beside them.
+                 _SDPA_HEAD_AXIS_FROM_END="HEADS", _fx_node_shape="fx_node_shape",
+                 _normalize_dim="normalize_dim", _sdpa_operand="sdpa_operand",
+                 _replace_multi_output_op="replace_multi_output_op"),
+        **_names("tt_torch_parts", "run_selected_fusion_passes"),
     },
     "tt_torch.codegen": _names("tt_torch_export", "codegen_cpp", "codegen_py"),
     "tt_torch.composite_ops": _names(
@@ -62,7 +74,8 @@ FORWARDS: dict[str, dict[str, str]] = {
         "tt_torch_ops", "fill_cache", "mark_argument_attributes", "paged_fill_cache",
         "paged_scaled_dot_product_attention_decode", "paged_update_cache",
         "scaled_dot_product_attention", "scaled_dot_product_attention_decode",
-        "sharding_constraint", "update_cache"),
+        "sharding_constraint", "sparse_matmul", "update_cache"),
+    "tt_torch.custom_moe_ops": _names("tt_torch_ops", "sparse_matmul"),
     "tt_torch.dynamo": {"backend": "", "sharding_utils": ""},
     "tt_torch.dynamo.backend": _names("tt_torch_config", "BackendOptions", "backend"),
     "tt_torch.dynamo.sharding_utils": _names(
@@ -92,7 +105,9 @@ FORWARDS: dict[str, dict[str, str]] = {
         parse_compiled_artifacts_from_cache_to_disk="no_artifacts"),
 }  # fmt: skip
 # What importing a module of the table does besides.
-_ON_IMPORT = {"tt_torch.custom_ops": "temper.compat.tt_torch_ops"}
+_ON_IMPORT = dict.fromkeys(
+    ("tt_torch.custom_ops", "tt_torch.custom_moe_ops"), "temper.compat.tt_torch_ops"
+)
 
 
 class ForwardLoader(Loader):

@@ -171,6 +171,30 @@ def paged_scaled_dot_product_attention_decode(
     )  # fmt: skip
 
 
+def sparse_matmul(
+    input_tensor_a: Tensor, input_tensor_b: Tensor, sparsity: Tensor, nnz: int | None = None,
+    is_input_a_sparse: bool = False, is_input_b_sparse: bool = True,
+) -> Tensor:  # fmt: skip
+    """Products with experts (1, experts, K, N), 0 where ``sparsity`` is; ``nnz`` is a hint.
+
+    A dense first operand (A, B, M, K) meets every expert: (A, B, 1, experts, M, N). One that is
+    sparse itself, (A, experts, M, K), meets its own: (A, experts, M, N).
+    """
+    experts = input_tensor_b.shape[1]
+    if input_tensor_a.dim() != 4 or sparsity.numel() % experts:
+        raise UsageError(
+            "tt::sparse_matmul takes four dimensions and a sparsity for each expert",
+            given=f"{list(input_tensor_a.shape)}, sparsity {list(sparsity.shape)}",
+        )
+    if is_input_a_sparse:
+        made = input_tensor_a @ input_tensor_b
+        seen = sparsity.reshape(-1, experts, 1, 1)
+    else:
+        made = input_tensor_a[:, :, None, None] @ input_tensor_b[:, None]
+        seen = sparsity.reshape(*input_tensor_a.shape[:2], 1, experts, 1, 1)
+    return torch.where(seen != 0, made, torch.zeros_like(made))
+
+
 _OPS: dict[str, tuple[Callable[..., Any], str]] = {
     "mark_argument_attributes": (
         mark_argument_attributes, "(Tensor tensor, str argument_type, str? name=None) -> Tensor"),
@@ -199,6 +223,10 @@ _OPS: dict[str, tuple[Callable[..., Any], str]] = {
     "paged_fill_cache": (
         paged_fill_cache,
         "(Tensor cache, Tensor fill_value, Tensor page_table, Tensor? batch_idx=None) -> Tensor"),
+    "sparse_matmul": (
+        sparse_matmul,
+        "(Tensor input_tensor_a, Tensor input_tensor_b, Tensor sparsity, int? nnz=None, "
+        "bool is_input_a_sparse=False, bool is_input_b_sparse=True) -> Tensor"),
     "paged_scaled_dot_product_attention_decode": (
         paged_scaled_dot_product_attention_decode,
         "(Tensor query, Tensor key, Tensor value, Tensor page_table, bool is_causal=False, "

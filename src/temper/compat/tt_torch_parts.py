@@ -25,15 +25,12 @@ def refused(name: str, why: str, *ways: str) -> Callable[..., NoReturn]:
 
 
 _SPMD = "it spreads a model over several chips, and Temper models a single one"
-_OWN_PASSES = "it is a pass of tt-xla's compiler over its own graphs"
 setup_xla_spmd_environment = refused("setup_xla_spmd_environment", _SPMD)
 create_device_mesh = refused("create_device_mesh", _SPMD)
-_PASSES = (
-    "run_fusion_passes", "handle_composite_ops", "erase_repeat_kv", "count_inplace_mutations",
-    "run_selected_fusion_passes", "bypass_assert_tensor_metadata", "insert_argument_type_markers",
-    "bypass_dtype_promotion_and_redundant_cast", "bypass_redundant_getitem",
+run_selected_fusion_passes = refused(
+    "run_selected_fusion_passes", "it is a part of tt-xla's compiler that its backend chooses from",
+    "temper passes MODEL shows ours",
 )  # fmt: skip
-passes = {name: refused(name, _OWN_PASSES, "temper passes MODEL shows ours") for name in _PASSES}
 
 
 def mark_sharding(tensor: Any, shard_spec: Any) -> None:

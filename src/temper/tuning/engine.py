@@ -108,14 +108,22 @@ class Engine:
 
     # --- time ---------------------------------------------------------------------------------
 
-    def built(self, level: int, batch: int | None) -> Built:
-        """The program of a level and batch, compiled once; raises OutOfMemoryError."""
-        key = (level, batch)
+    def built(self, level: int, batch: int | None, traced: bool = True) -> Built:
+        """The program of a level and batch, compiled once; raises OutOfMemoryError.
+
+        Level 2 places for calls that are traced or not: launches from the host count without one.
+        """
+        key = (level, batch, traced and level == 2)
         if key not in self._built:
             self.progress(f"compiling level {level}" + (f", batch {batch}" if batch else ""))
-            self._built[key] = self.compile(prepared(self.source, batch or None, self.dtype),
-                                            {"optimization_level": level})  # fmt: skip
+            self._built[key] = self.compile(
+                prepared(self.source, batch or None, self.dtype),
+                {"optimization_level": level, "enable_trace": key[2]},
+            )
         return self._built[key]
+
+    def _program(self, setting: Setting) -> Program:
+        return self.built(setting.level, setting.batch or None, setting.trace).program
 
     def compile(self, loaded: Loaded, options: Mapping[str, Any]) -> Built:
         whole = {**self.options, "chip": self.chip, **options}
@@ -150,7 +158,7 @@ class Engine:
         placed = self._placed.get(self._place_key(setting, formats))
         if placed is not None:
             return estimate(variant(placed, None, fidelity, acc), traced=setting.trace)
-        program = self.built(setting.level, setting.batch or None).program
+        program = self._program(setting)
         by_value: dict[str, str] = {}
         if setting.formats != "bf16":
             for unit in self.units_of(setting):
@@ -161,10 +169,10 @@ class Engine:
     def place(self, setting: Setting, formats: Mapping[str, str]) -> ProgramCost:
         """The cost with these formats placed anew: what fits SRAM depends on them."""
         key = self._place_key(setting, formats)
-        if key not in self._placed and key[2]:
+        if key not in self._placed and key[3]:
             self.progress("placing a choice of formats anew")
             loaded = prepared(self.source, setting.batch or None, self.dtype)
-            options = {"optimization_level": setting.level,
+            options = {"optimization_level": setting.level, "enable_trace": setting.trace,
                        "weight_dtype_overrides": compress(
                            dict.fromkeys(self.paths(setting), "bf16") | dict(formats))}  # fmt: skip
             try:
@@ -175,16 +183,16 @@ class Engine:
 
     def _place_key(
         self, setting: Setting, formats: Mapping[str, str] | None
-    ) -> tuple[int, int, frozenset[tuple[str, str]]]:
+    ) -> tuple[int, int, bool, frozenset[tuple[str, str]]]:
         if formats is None:
             formats = dict.fromkeys(self.paths(setting), setting.formats)
         kept = frozenset((p, f) for p, f in formats.items() if f != "bf16")
-        return setting.level, setting.batch, kept
+        return setting.level, setting.batch, setting.trace, kept
 
     def units_of(self, setting: Setting) -> list[Unit]:
-        key = (setting.level, setting.batch)
+        key = (setting.level, setting.batch, setting.trace)
         if key not in self._units:
-            self._units[key] = units(self.built(setting.level, setting.batch or None).program)
+            self._units[key] = units(self._program(setting))
         return self._units[key]
 
     # --- accuracy -----------------------------------------------------------------------------
@@ -274,8 +282,9 @@ class Engine:
         here = self.units_of(setting)
         by_paths = {p: row for name, row in self.energies.items() for p in name.split(" + ")}
         known = {u.value: by_paths[u.paths[0]] for u in here if u.paths[0] in by_paths}
-        program = self.built(setting.level, setting.batch or None).program
-        gains = gains_ns(program, [u for u in here if u.value in known], setting.trace)
+        gains = gains_ns(
+            self._program(setting), [u for u in here if u.value in known], setting.trace
+        )
         plain = self.point(setting, {})
         first = self.floors[0]
         target = 2 * (loss({first.name: first.limit}) - loss(plain.accuracy))

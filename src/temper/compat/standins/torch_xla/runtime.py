@@ -18,6 +18,8 @@ __all__ = [
     "world_size",
 ]  # fmt: skip
 
+# ``torch_xla.runtime.runtime`` is this module once more; see temper.compat.forwards.
+__path__: list[str] = []
 _type = "TT"
 _spmd: list[bool] = []
 
