@@ -166,7 +166,7 @@ def test_buffers_one_by_one_are_those_of_the_matmuls_config():
     parts = circular_buffers(op, [a, b], [out], N150)
     tile = 2048
     assert parts == {"in0": 2 * 2 * 2 * tile, "in1": 2 * 4 * 2 * tile, "out": 2 * 4 * tile}
-    add = Op("Binary", ("a", "b"), ("o",), {"function": "add"})
+    add = Op("BinaryNg", ("a", "b"), ("o",), {"function": "add"})
     assert circular_buffers(add, [a, a], [a], N150) == dict.fromkeys(
         ("in0", "in1", "out"), 2 * tile
     )
