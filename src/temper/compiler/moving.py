@@ -21,8 +21,15 @@ def moves_data(op: Op, program: Program) -> bool:
     """Whether an op only moves data."""
     if op.kind in _LOOKUPS:
         table = op.inputs[_LOOKUPS[op.kind]]
-        return any(table in other.outputs for other in program.ops)
+        made = next((other for other in program.ops if table in other.outputs), None)
+        # A model's own table may lie in SRAM: the copy is a move, the lookup is not.
+        return made is not None and not (made.kind == "Copy" and _given(made.inputs[0], program))
     return op.kind in MOVING
+
+
+def _given(name: str, program: Program) -> bool:
+    """Whether no op of a call makes a value."""
+    return not any(name in op.outputs for op in program.ops)
 
 
 def moving_share(programs: Iterable[tuple[Program, ProgramCost]]) -> float:

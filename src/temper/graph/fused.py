@@ -43,3 +43,14 @@ def concat_heads_decode(x: Any) -> Any:
 def gather_rows(x: Any, places: Any) -> Any:
     """Rows of the last axis, counted over all others, at these places."""
     return x.reshape(-1, x.shape[-1])[places]
+
+
+def lookup_tables(ids: Any, table: Any, limits: list[int]) -> Any:
+    """Rows of several tables that stand below each other, a table for each column of the ids.
+
+    Column ``i`` looks up rows ``limits[i]`` to ``limits[i + 1]``; columns that the ids do not have
+    show the first row of theirs.
+    """
+    short = len(limits) - 1 - ids.shape[-1]
+    places = torch.nn.functional.pad(ids, (0, short)) + torch.tensor(limits[:-1])
+    return torch.nn.functional.embedding(places, table)

@@ -67,9 +67,10 @@ def lower(captured: Captured, options: Options) -> Program:
             elif argument.role == "state":
                 b.env[node] = declare_state(b, argument.path, value)
             elif argument.role == "input":
-                layout: Layout = "row_major" if b.lazy_layout and _is_image(node) else "tile"
+                rows = b.lazy_layout and (_is_image(node) or _is_index(node))
+                layout: Layout = "row_major" if rows else "tile"
                 made = b.declare(node.name, value.shape, value.dtype, const=False, layout=layout)
-                if layout == "row_major" and _one_reader(node):
+                if rows and _is_image(node) and _one_reader(node):
                     b.images.add(made.name)
                 inputs.append(made.name)
                 b.env[node] = made
@@ -109,6 +110,14 @@ def _is_image(node: Node) -> bool:
         and value.is_floating_point()
         and bool(node.users)
         and all(user.target in _IMAGE_READERS for user in node.users)
+    )
+
+
+def _is_index(node: Node) -> bool:
+    """An input that only lookups read, which want their ids in rows: the host writes them so."""
+    embedding = torch.ops.aten.embedding.default
+    return bool(node.users) and all(
+        user.target is embedding and user.args[0] is not node for user in node.users
     )
 
 

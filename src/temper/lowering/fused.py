@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import torch
 
-from temper.graph.fused import concat_heads, gather_rows, rotary_embedding, split_qkv_heads
+from temper.graph.fused import (
+    concat_heads,
+    gather_rows,
+    lookup_tables,
+    rotary_embedding,
+    split_qkv_heads,
+)
 from temper.graph.node import Node
 from temper.lowering.builder import Builder, Value, volume
 from temper.lowering.elementwise import result
@@ -30,6 +36,23 @@ def lower_gather_rows(b: Builder, node: Node) -> Value:
     table = b.emit("Reshape", [rows], flat, dtype, name=rows.name, layout="row_major")
     places = b.on_device(b.in_layout(b.on_device(b[node.args[1]]), "row_major"), "uint32")
     return b.emit("Embeddings", [places, table], shape, dtype, name=node.name)
+
+
+@lowers(lookup_tables)
+def lower_lookup_tables(b: Builder, node: Node) -> Value:
+    """Each column's ids moved to its table, and one lookup for all."""
+    shape, dtype = result(node)
+    ids, limits = b.plain(b[node.args[0]]), list(node.args[2])
+    wide = (ids.shape[0], len(limits) - 1)
+    short = wide[1] - ids.shape[1]
+    pads = {"pads": [[0, 0], [0, short]], "value": 0.0}
+    ids = b.emit("Pad", [ids], wide, ids.dtype, pads, name=ids.name) if short else ids
+    firsts = b.constant(torch.tensor([limits[:-1]]), "firsts")
+    attrs = {"function": "add"}
+    places = b.emit("BinaryNg", [ids, firsts], wide, ids.dtype, attrs, name=ids.name)
+    rows = b.in_layout(places, "row_major")
+    table = b.in_layout(b.on_device(b[node.args[1]]), "row_major")
+    return b.emit("Embeddings", [rows, table], shape, dtype, {"limits": limits}, name=node.name)
 
 
 @lowers(concat_heads)

@@ -18,6 +18,7 @@ from temper.passes.fuse_decode import fuse_decode
 from temper.passes.fuse_linear import fuse_linear, fuse_transposes
 from temper.passes.fuse_norms import fuse_norms, fuse_softmax
 from temper.passes.heads import fuse_heads
+from temper.passes.pairwise import fuse_pairwise
 from temper.passes.program_chains import fuse_chains
 from temper.passes.program_dead import remove_dead
 from temper.passes.program_epilogues import fuse_epilogues
@@ -62,6 +63,8 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     Pass("fuse-softmax", fuse_softmax, "enable_fusing", "softmax written out by hand"),
     Pass("fuse-norms", fuse_norms, "enable_fusing", "layer and rms norm written out by hand"),
     Pass("fuse-linear", fuse_linear, "enable_fusing", "matmul and bias to linear"),
+    Pass("fuse-pairwise", fuse_pairwise, "enable_fusing",
+         "dot products of embedded features: one lookup, the choice of pairs in the weight"),
     Pass("join-views", cancel_views, "enable_layout_optimization",
          "the same views as below, so that what stands between them is seen side by side"),
     Pass("fuse-attention", fuse_attention, "enable_fusing",

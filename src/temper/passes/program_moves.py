@@ -53,7 +53,10 @@ def ways(chart: IndexMap, before: TensorSpec, after: TensorSpec, *, gather: bool
     for spelled in (steps, moves_cut_last(chart)):
         if spelled is not None:
             for layout in layouts:
-                yield tuple(_in(spelled, before, after, layout))
+                way = tuple(_in(spelled, before, after, layout))
+                yield way
+                if any(step.kind == "Transpose" for step in way):
+                    yield tuple(map(_as_permute, way))
     if gather and before.format == "bfloat16" and not chart.is_reshape:
         looked_up = _looked_up(chart, before, after)
         if looked_up is not None:
@@ -91,6 +94,17 @@ def _described(step: Move, rank: int) -> tuple[str, Mapping[str, Any]]:
     if len(turned) == 2:
         return "Transpose", {"dims": tuple(i - rank for i in turned)}
     return "Permute", {"dims": step.values}
+
+
+def _as_permute(step: MoveStep) -> MoveStep:
+    """Two axes change places by ttnn's permute too, whose kernels are others."""
+    if step.kind != "Transpose":
+        return step
+    rank = len(step.spec.shape)
+    order = list(range(rank))
+    first, second = (d % rank for d in dict(step.attrs)["dims"])
+    order[first], order[second] = second, first
+    return MoveStep("Permute", (("dims", tuple(order)),), step.spec)
 
 
 def _looked_up(chart: IndexMap, before: TensorSpec, after: TensorSpec) -> Way | None:

@@ -69,11 +69,13 @@ def _repeat_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
 
 
 register(
+    # limits: where each column of the ids must lie, as the ends of tables in one.
     OpKind(
         "Embeddings",
         "embedding",
         "EmbeddingsDeviceOperation",
         ("ids", "table"),
+        {"limits": []},
         buffers=_embedding_buffers,
     ),
     OpKind(

@@ -191,10 +191,21 @@ def concat_heads(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     return [convert(b, op, joined)]
 
 
+def _within(ids: Tensor, low: Tensor, high: Tensor) -> None:
+    rows = ids.view(-1, low.numel())
+    if bool(((rows < low) | (rows >= high)).any()):
+        raise IndexError("index out of range in self")
+
+
 @kernel("Embeddings")
 def embeddings(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
-    """Rule: exact rows of the table."""
+    """Rule: exact rows of the table; an id beyond its own table's rows is an error, as in torch."""
     ids, table = inputs
+    limits = op.attr("limits")
+    if limits:
+        low = torch.tensor(limits[:-1])
+        high = torch.tensor(limits[1:]).maximum(low + 1)  # columns behind the ids have one row
+        b.emit(partial(_within, ids, low, high))
     ids = as_shape(b, ids, (-1,))
     out = b.output(op)
     rows = out.view(-1, table.shape[-1])
