@@ -10,6 +10,7 @@ import pytest
 from pyarrow import feather, parquet
 
 from temper import etl
+from temper.cli import main
 from temper.errors import BadFileError, TemperError, UsageError
 from temper.etl import synthetic
 from temper.etl.output import MANIFEST
@@ -65,6 +66,18 @@ def test_a_run_broken_after_any_part_ends_as_an_unbroken_one(
     words = [feather.read_table(str(tmp_path / name / "_vocabulary.arrow")) for name in
              ("broken", "whole")]  # fmt: skip
     assert words[0].equals(words[1])
+
+
+def test_the_command_says_that_a_finished_run_has_nothing_left(
+    day: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["etl", str(day), "-o", str(tmp_path / "out")]
+    for more, says in (([], "measured: "), (["--resume"], "nothing to do: an earlier run")):
+        with pytest.raises(SystemExit):
+            main([*words, *more])
+        shown = capsys.readouterr().out
+        assert says in shown
+        assert ("GB/s" in shown) == (not more)
 
 
 def test_resuming_a_finished_run_does_nothing(day: Path, tmp_path: Path) -> None:

@@ -132,3 +132,19 @@ def test_a_float32_model_with_nested_inputs_is_cast_and_told_to_be(
         return model.to(cast), (x.to(cast), [(keys.to(cast), values.to(cast))])
 
     assert explain(in_bfloat16, batch=2, accuracy=False).cast == ""
+
+
+def test_a_row_that_fills_a_part_of_its_tiles_is_told_with_a_better_shape() -> None:
+    def flat() -> Any:
+        return torch.nn.ReLU(), (torch.randn(1, 1 << 18),)
+
+    def square() -> Any:
+        return torch.nn.ReLU(), (torch.randn(256, 1024),)
+
+    wide, full = (explain(f, accuracy=False) for f in (flat, square))
+    told = "1 x 262144, fills 1 of 32 values of its 32 x 32 tiles, and all of them are moved: give "
+    assert any(told + "it as (256, 1024)" in note for note in wide.notes)
+    assert not any("tiles" in note for note in full.notes)
+    assert full.best is not None
+    assert wide.best is not None
+    assert wide.best.call_ns > 4 * full.best.call_ns

@@ -141,11 +141,14 @@ def _run(
 
 def _show(report: Report, output: str | None) -> None:
     sizes = list(report.vocabulary_sizes.values())
-    rows: list[tuple[object, object]] = [
-        ("rows", f"{report.rows:,}"),
-        ("read", f"{report.bytes_in / 1e6:,.1f} MB in {report.seconds:.2f} s, measured: "
-                 f"{report.gbps:.2f} GB/s"),
-    ]  # fmt: skip
+    size = f"{report.bytes_in / 1e6:,.1f} MB"
+    if report.finished_before:
+        read = f"nothing to do: an earlier run finished these {size}"
+    elif report.gbps is None:
+        read = f"{size} in all, what an earlier run had left in {report.seconds:.2f} s"
+    else:
+        read = f"{size} in {report.seconds:.2f} s, measured: {report.gbps:.2f} GB/s"
+    rows: list[tuple[object, object]] = [("rows", f"{report.rows:,}"), ("read", read)]
     if sizes:
         rows.append(("vocabularies", f"{len(sizes)} with {min(sizes):,} to {max(sizes):,} keys"))
     for reason, count in report.malformed.items():

@@ -154,7 +154,7 @@ def _run(
     ranges = [[source.begin, source.end] for split in every for source in split.sources]
     identity = fingerprint([pipeline.fingerprint(target), ranges])
     manifest = target.prepare(identity, [s.fingerprint() for s in sources], resume=resume)
-    resumed = manifest.fitted or bool(manifest.splits)
+    resumed, finished = manifest.fitted or bool(manifest.splits), manifest.done
     if manifest.fitted:
         pipeline.vocabularies = target.read_vocabularies(VOCABULARY)
     elif any(plan.gen for plan in pipeline.plans) and not pipeline.vocabularies:
@@ -176,7 +176,8 @@ def _run(
         counters.rows, total_bytes(sources), time.perf_counter() - started,
         tuple(part["file"] for part in manifest.parts), counters.malformed,
         tuple(counters.examples), counters.unseen,
-        {name: len(words) for name, words in pipeline.vocabularies.items()}, resumed,
+        {name: len(words) for name, words in pipeline.vocabularies.items()}, resumed or finished,
+        finished,
     )  # fmt: skip
 
 

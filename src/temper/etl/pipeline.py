@@ -154,7 +154,7 @@ class Pipeline:
     ) -> Report:  # fmt: skip
         inputs = [source.fingerprint() for source in sources]
         manifest = target.prepare(self.fingerprint(target), inputs, resume=resume)
-        resumed = bool(manifest.parts) or manifest.fitted
+        resumed, finished = bool(manifest.parts) or manifest.fitted, manifest.done
         grow = self._one_pass() and not self.vocabularies
         if manifest.fitted:
             self._take(target.read_vocabularies(VOCABULARY), VOCABULARY)
@@ -178,7 +178,8 @@ class Pipeline:
             counters.rows, total_bytes(sources), time.perf_counter() - started,
             tuple(part["file"] for part in manifest.parts), counters.malformed,
             tuple(counters.examples), counters.unseen,
-            {name: len(words) for name, words in self.vocabularies.items()}, resumed,
+            {name: len(words) for name, words in self.vocabularies.items()}, resumed or finished,
+            finished,
         )  # fmt: skip
 
     def fingerprint(self, target: Output) -> str:

@@ -30,11 +30,13 @@ class Report:
     examples: tuple[str, ...]
     unseen: Mapping[str, int]
     vocabulary_sizes: Mapping[str, int]
-    resumed: bool = False
+    resumed: bool = False  # an earlier run had done a part of it
+    finished_before: bool = False  # and all of it, so that nothing was done now
 
     @property
-    def gbps(self) -> float:
-        return self.bytes_in / self.seconds / 1e9 if self.seconds else 0.0
+    def gbps(self) -> float | None:
+        """Measured; None where an earlier run did a part, which took time that is not known."""
+        return None if self.resumed or not self.seconds else self.bytes_in / self.seconds / 1e9
 
     def as_dict(self) -> dict[str, Any]:
         return {**self.__dict__, "gbps_measured": self.gbps}

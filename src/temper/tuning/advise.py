@@ -20,7 +20,7 @@ from temper.tuning.captures import Captures
 from temper.tuning.choice import difference
 from temper.tuning.ladder import Ladder, explain
 from temper.tuning.prepared import Source
-from temper.tuning.rung import Rung, shares
+from temper.tuning.rung import Rung, padding, shares
 from temper.tuning.sample import choose as choose_sample
 from temper.tuning.variants import variant
 
@@ -192,6 +192,8 @@ def _next(
                     f"({found.low:.2f} to {found.high:.2f}); accuracy: temper tune")  # fmt: skip
     elif not any("fidelity" in text for text in said[:1]):
         said.append("math_fidelity=LoFi: no difference")
+    tiles = padding(programs)
+    said += [tiles] if tiles else []
     said += [ladder.cast] if ladder.cast and best.dtype == "bfloat16" else []
     fallbacks = sum(op.kind == "Host" for p in programs for op in p.ops)
     if fallbacks:  # others of the host are there because it is faster

@@ -20,7 +20,7 @@ from temper.tuning.accuracy import CHIP_SUMS, Floor, floors, judged, loss
 from temper.tuning.captures import Captures
 from temper.tuning.choice import Difference, choose, difference
 from temper.tuning.prepared import Source, run_once
-from temper.tuning.rung import Rung, did, obstacle
+from temper.tuning.rung import Rung, did, obstacle, padding
 from temper.tuning.sample import Sample
 from temper.tuning.sample import choose as choose_sample
 from temper.tuning.subject import batch_of
@@ -306,6 +306,9 @@ class _Climb:
                 f"no rung keeps {ladder.floor}; the most accurate is {near.name} with "
                 f"{near.accuracy_text}"
             )
+        if ladder.best is not None:
+            tiles = padding(ladder.programs[ladder.best.name])
+            ladder.notes += [tiles] if tiles else []
         ladder.cast = self._cast()
         ladder.notes += [ladder.cast] if ladder.cast else []
 

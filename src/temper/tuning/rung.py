@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from temper.compiler.pipeline import CompiledPrograms
 from temper.cost import ProgramCost
+from temper.program import Program
 from temper.tuning.choice import Difference
 
 
@@ -102,6 +104,28 @@ def shares(costs: Sequence[ProgramCost]) -> dict[str, float]:
     total = sum(found.values()) or 1.0
     ranked = sorted(found.items(), key=lambda item: -item[1])
     return {_WORDS.get(name, name): value / total for name, value in ranked if value > 0}
+
+
+# Inputs and outputs whose tiles hold this many times their values are worth a word.
+_PADDED = 4
+
+
+def padding(programs: Sequence[Program]) -> str:
+    """What tiles add to the inputs and outputs of a call, where that is most of their bytes."""
+    for program in programs:
+        for name in (*program.inputs, *program.outputs):
+            spec = program.spec(name)
+            held, values = math.prod(spec.padded_shape), math.prod(spec.shape)
+            if spec.layout != "tile" or held < _PADDED * values or held < 1 << 20:
+                continue
+            columns = next((c for c in (1024, 512, 256, 128, 64, 32) if values % (32 * c) == 0), 0)
+            rows = f": give it as ({values // columns}, {columns})" if columns else ""
+            shape = " x ".join(map(str, spec.shape))
+            return (
+                f"{name}, {shape}, fills 1 of {held // values} values of its 32 x 32 tiles, and "
+                f"all of them are moved{rows}"
+            )
+    return ""
 
 
 def obstacle(costs: Sequence[ProgramCost]) -> str:
