@@ -11,6 +11,7 @@ from temper.cost.constants import Factors, Family, constants
 from temper.cost.families import physics
 from temper.cost.records import Context, OpCost, Physics, ProgramCost
 from temper.cost.work import Work, dram_bytes
+from temper.program.conv_config import skips_halo
 from temper.program.op import Op, on_host
 from temper.program.program import Program
 from temper.program.tensor import DRAM, TensorSpec, is_view
@@ -36,7 +37,10 @@ def estimate_op(
     context: Context | None = None,
 ) -> OpCost:
     """Modelled time of one op. ``context`` tells cores and trace as measured, for rows."""
-    if context is None and op.kind == "Reshape" and is_view(inputs[0], outputs[0]):
+    if context is None and (
+        (op.kind == "Reshape" and is_view(inputs[0], outputs[0]))
+        or (op.kind == "Halo" and skips_halo(op, inputs[0], outputs[0]))
+    ):
         return _NOTHING
     if outputs and all(0 in spec.shape for spec in outputs):
         return _NOTHING

@@ -1,8 +1,9 @@
 """The program as ttnn runs it: what the library refuses or takes apart stands apart here.
 
 Found by offering programs to ttnn 0.81.1 on a mocked device. Lookups take unsigned indices; a
-chain of functions keeps its operand's format; padding is filled before a reduction; rows that end
-inside a tile are joined and cut as rows, not as tiles.
+chain of functions keeps its operand's format; padding is filled before a reduction, which goes one
+direction at a time; a mask is divided by the attention's scale; rows that end inside a tile are
+joined and cut as rows, not as tiles.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from temper.program import Op, Program, TensorSpec
+from temper.program.conv_config import window_of
 from temper.program.tensor import BLOCK_FORMATS, INTEGER_FORMATS, TILE
 
 _INDEX = {"Embeddings": 0, "Gather": 1, "Scatter": 1}
@@ -28,21 +30,38 @@ class _Legaliser:
         self.ops: list[Op] = []
         self.rules: dict[str, Callable[[Op], list[Op] | None]] = {
             "Embeddings": self._embedding,
-            "Gather": self._index,
-            "Scatter": self._index,
+            "Gather": self._gather,
+            "Scatter": self._scatter,
+            "Sort": self._ordered,
+            "TopK": self._ordered,
+            "ArgMax": self._argmax,
+            "Repeat": self._repeat,
             "Unary": self._unary,
             "Reduce": self._reduce,
             "Concat": self._concat,
             "Slice": self._slice,
             "Pad": self._pad,
+            "Sdpa": self._attention,
+            "Conv2d": self._pointwise,
+            "Upsample": self._upsample,
         }
 
     def run(self) -> Program:
         self._unsigned_inputs()
+        const_ops = list(self.program.const_ops)
         for op in self.program.ops:
+            if self._fixed(op):
+                const_ops.append(op)
+                continue
             rule = self.rules.get(op.kind)
             self.ops += (rule(op) if rule else None) or [op]
-        return self.program.replace(values=self.values, ops=tuple(self.ops))
+        return self.program.replace(
+            values=self.values, ops=tuple(self.ops), const_ops=tuple(const_ops)
+        )
+
+    def _fixed(self, op: Op) -> bool:
+        """The same numbers at every call: made once. ttnn would write them from the host."""
+        return op.kind in ("Full", "Arange") and not {*op.outputs} & {*self.program.outputs}
 
     def _fresh(self, name: str, tag: str, spec: TensorSpec) -> str:
         stem, number = f"{name}__{tag}", 2
@@ -99,16 +118,143 @@ class _Legaliser:
         made = self._fresh(op.outputs[0], "exact", replace(after, format=before.format))
         return [replace(op, outputs=(made,)), Op("Typecast", (made,), op.outputs, {}, op.source)]
 
+    def _gather(self, op: Op) -> list[Op]:
+        made = self._index(op) or [op]
+        return [*made[:-1], *self._filled(made[-1], (0, 1))]
+
+    def _scatter(self, op: Op) -> list[Op]:
+        """Rows go in and out."""
+        made = self._index(op) or [op]
+        specs = [self.values[name] for name in made[-1].inputs]
+        if any(s.layout != "tile" or not _can_be_rows(s) for s in specs):
+            return made
+        return [*made[:-1], *self._as_rows(made[-1])]
+
+    def _ordered(self, op: Op) -> list[Op]:
+        """Places in 16 bits where they fit; ragged operands are filled before."""
+        places = self.values[op.outputs[1]] if len(op.outputs) > 1 else None
+        ragged = self._filled(op, (0,))
+        if places is None or places.format != "int32":
+            return ragged
+        spec = self.values[op.inputs[0]]
+        size = spec.shape[op.attr("dim")] if spec.shape else 1
+        fmt = "uint16" if size < 1 << 16 else "uint32"
+        made, casts = self._as_given(ragged[-1], 1, replace(places, format=fmt))
+        return [*ragged[:-1], made, *casts]
+
+    def _argmax(self, op: Op) -> list[Op]:
+        """Places come as unsigned rows."""
+        spec = replace(self.values[op.outputs[0]], format="uint32", layout="row_major")
+        made, casts = self._as_given(op, 0, spec)
+        return [made, *casts]
+
+    def _as_given(self, op: Op, place: int, given: TensorSpec) -> tuple[Op, list[Op]]:
+        """The op with a result as ttnn gives it, and what makes the planned one of it."""
+        name = op.outputs[place]
+        wanted = self.values[name]
+        if given == wanted:
+            return op, []
+        if not any(name in other.inputs for other in self.program.ops):
+            self.values[name] = given  # nobody on the device reads it
+            return op, []
+        fresh = self._fresh(name, "given", given)
+        casts, source = [], fresh
+        if given.layout != wanted.layout:
+            tiled = self._fresh(name, "tiled", replace(given, layout=wanted.layout))
+            casts.append(Op("Tilize", (source,), (tiled,), {}, op.source))
+            source = tiled
+        casts.append(Op("Typecast", (source,), (name,), {}, op.source))
+        outputs = (*op.outputs[:place], fresh, *op.outputs[place + 1 :])
+        return replace(op, outputs=outputs), casts
+
     # --- padding ------------------------------------------------------------------------------
 
     def _reduce(self, op: Op) -> list[Op] | None:
-        spec = self.values[op.inputs[0]]
-        if spec.layout != "tile" or not _ragged(spec):
+        """Padding filled, one direction at a time, and the shape without the dimension last.
+
+        ttnn does so by itself: a mean or a largest value over rows and columns is two device ops
+        with a result of the operand's format between them; a sum keeps float32 there, so it stays
+        one call.
+        """
+        spec, function = self.values[op.inputs[0]], op.attr("function")
+        if not spec.shape or function not in ("sum", "mean", "max", "min", "var", "std"):
+            return self._filled(op, (0,))
+        rank = len(spec.shape)
+        dims = sorted(int(d) % rank for d in op.attr("dims")) or list(range(rank))
+        made = [op]
+        result = self.values[op.outputs[0]]
+        kept = tuple(1 if d in dims else size for d, size in enumerate(spec.shape))
+        if not op.attr("keepdim") and result.shape != kept:
+            whole = self._fresh(op.outputs[0], "kept", replace(result, shape=kept))
+            made = [replace(op.with_attrs(keepdim=True), outputs=(whole,)),
+                    Op("Reshape", (whole,), op.outputs, {}, op.source)]  # fmt: skip
+        first, rest = made[0], made[1:]
+        if function in ("mean", "max", "min") and spec.layout == "tile":
+            split = [rank - 2, rank - 1] if rank > 1 else []
+            if dims == split and (function == "min" or spec.tiles > 1):
+                shape = (*spec.shape[:-1], 1)
+                line = self._fresh(op.outputs[0], "line", replace(spec, shape=shape))
+                across = first.with_attrs(dims=[rank - 1], keepdim=True, inner=True)
+                across = replace(across, outputs=(line,))
+                down = replace(first.with_attrs(dims=[rank - 2]), inputs=(line,))
+                return [*self._filled(across, (0,)), down, *rest]
+        if function not in ("var", "std"):
+            return [*self._filled(first, (0,)), *rest]
+        return made
+
+    def _filled(self, op: Op, places: tuple[int, ...]) -> list[Op]:
+        """The op after what tiles hold beyond its operands' shapes was written."""
+        made, names = [], list(op.inputs)
+        for place in places:
+            spec = self.values[names[place]]
+            if spec.layout == "tile" and _ragged(spec):
+                filled = self._fresh(names[place], "filled", spec)
+                made.append(Op("FillPad", (names[place],), (filled,), {}, op.source))
+                names[place] = filled
+        return [*made, replace(op, inputs=tuple(names))]
+
+    def _attention(self, op: Op) -> list[Op] | None:
+        """ttnn divides a mask by the scale before it calls its kernel, which multiplies by it."""
+        depth = self.values[op.inputs[0]].shape[-1]
+        scale = op.attr("scale") or depth**-0.5
+        if len(op.inputs) < 4 or scale == 1.0:
             return None
-        filled = self._fresh(op.inputs[0], "filled", spec)
+        mask = op.inputs[3]
+        scaled = self._fresh(mask, "scaled", self.values[mask])
         return [
-            Op("FillPad", op.inputs[:1], (filled,), {}, op.source),
-            replace(op, inputs=(filled, *op.inputs[1:])),
+            Op("ScaleMask", (mask,), (scaled,), {"scalar": 1.0 / scale}, op.source),
+            replace(op, inputs=(*op.inputs[:3], scaled)),
+        ]
+
+    def _pointwise(self, op: Op) -> list[Op] | None:
+        """A convolution that is a matmul reads tiles."""
+        spec = self.values[op.inputs[0]]
+        if spec.layout == "tile" or not window_of(op).is_matmul:
+            return None
+        tiled = self._fresh(op.inputs[0], "tiled", replace(spec, layout="tile"))
+        return [
+            Op("Tilize", op.inputs[:1], (tiled,), {}, op.source),
+            replace(op, inputs=(tiled, *op.inputs[1:])),
+        ]
+
+    def _upsample(self, op: Op) -> list[Op] | None:
+        """A bilinear one wants whole tiles of channels: zeros are added and cut off again."""
+        x, out = self.values[op.inputs[0]], self.values[op.outputs[0]]
+        channels = x.shape[-1]
+        if op.attr("mode") != "bilinear" or channels % TILE == 0:
+            return None
+        more = TILE - channels % TILE
+        wide = self._fresh(op.inputs[0], "wide", replace(x, shape=(*x.shape[:-1], channels + more)))
+        made = self._fresh(
+            op.outputs[0], "wide", replace(out, shape=(*out.shape[:-1], channels + more))
+        )
+        rank = len(out.shape)
+        pads = [[0, 0]] * (rank - 1) + [[0, more]]
+        cut = {"begins": [0] * rank, "ends": list(out.shape), "steps": [1] * rank}
+        return [
+            Op("Pad", op.inputs[:1], (wide,), {"pads": pads, "value": 0.0}, op.source),
+            replace(op, inputs=(wide,), outputs=(made,)),
+            Op("Slice", (made,), op.outputs, cut, op.source),
         ]
 
     # --- rows instead of tiles ----------------------------------------------------------------
@@ -122,6 +268,14 @@ class _Legaliser:
             return None
         return self._as_rows(op)
 
+    def _repeat(self, op: Op) -> list[Op] | None:
+        """Rows or columns that end inside a tile are repeated as rows."""
+        spec = self.values[op.inputs[0]]
+        inner = any(int(times) > 1 for times in op.attr("repeats")[-2:])
+        if spec.layout != "tile" or not inner or not _ragged(spec) or not _can_be_rows(spec):
+            return None
+        return self._as_rows(op)
+
     def _slice(self, op: Op) -> list[Op] | None:
         spec = self.values[op.inputs[0]]
         begins, steps = op.attr("begins"), op.attr("steps") or []
@@ -132,7 +286,10 @@ class _Legaliser:
 
     def _pad(self, op: Op) -> list[Op] | None:
         """Tiles are padded at their end only."""
-        spec = self.values[op.inputs[0]]
+        spec, result = self.values[op.inputs[0]], self.values[op.outputs[0]]
+        if spec.layout != result.layout:  # ttnn keeps the operand's layout
+            rows = self._fresh(op.outputs[0], "rows", replace(result, layout="row_major"))
+            return [replace(op, outputs=(rows,)), Op("Tilize", (rows,), op.outputs, {}, op.source)]
         front = any(int(before) for before, _ in op.attr("pads"))
         if spec.layout != "tile" or not front or not _can_be_rows(spec):
             return None

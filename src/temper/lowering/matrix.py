@@ -274,6 +274,8 @@ def _group_norm(b: Builder, node: Node, groups: int, weight: Any, bias: Any, eps
     first = val[0] if isinstance(val, (tuple, list)) else val
     shape, dtype = tuple(int(s) for s in first.shape), first.dtype
     n, c = shape[:2]
+    if c % TILE:
+        return _group_norm_of_rows(b, node, groups, weight, bias, eps)
     if len(shape) == 4:
         flat = b.flat(x)
     else:
@@ -303,6 +305,27 @@ def _group_norm(b: Builder, node: Node, groups: int, weight: Any, bias: Any, eps
     image = (n, c, pixels, 1)
     plain = b.plain(replace(out, shape=image, image=image))
     return b.emit("Reshape", [plain], shape, dtype, name=node.name)
+
+
+def _group_norm_of_rows(
+    b: Builder, node: Node, groups: int, weight: Any, bias: Any, eps: float
+) -> Value:
+    """ttnn's group norm takes whole tiles of channels; others are layer norms of a group each."""
+    val = node.meta["val"]
+    first = val[0] if isinstance(val, (tuple, list)) else val
+    shape, dtype = tuple(int(s) for s in first.shape), first.dtype
+    rows = (shape[0] * groups, volume(shape[1:]) // groups)
+    x = b.emit("Reshape", [b.plain(b[node.args[0]])], rows, dtype, name=node.name)
+    attrs = {"norm": "layer", "eps": eps, "operands": ["x"]}
+    out = b.emit("LayerNorm", [x], rows, dtype, attrs, name=node.name)
+    out = b.emit("Reshape", [out], shape, dtype, name=node.name)
+    column = (1, shape[1], *[1] * (len(shape) - 2))
+    for function, argument in (("mul", weight), ("add", bias)):
+        if argument is not None:
+            scale = b.emit("Reshape", [b[argument]], column, dtype, name=node.name)
+            out = b.emit("BinaryNg", [out, scale], shape, dtype, {"function": function},
+                         name=node.name)  # fmt: skip
+    return out
 
 
 @lowers(aten._native_batch_norm_legit_no_training.default, aten.batch_norm.default)

@@ -16,9 +16,6 @@ from temper.program.tensor import TILE, Layout
 
 aten = torch.ops.aten
 
-# Images up to this many pixels are averaged by a pool: its window stays in one core's SRAM.
-_SMALL_IMAGE = 64
-
 
 def _pool(
     b: Builder,
@@ -40,9 +37,10 @@ def _pool(
     flat = b.flat(x if wanted == shape else reshape(b, x, (1, *x.shape), node.name))
     assert flat.image is not None
     h, w = flat.image[2:]
-    if ceil_mode and not any(padding) and kernel[0] >= h and kernel[1] >= w:
-        if function == "avg" and divisor is None:
-            return spatial_mean(b, node, flat)
+    whole = not any(padding) and kernel[0] >= h and kernel[1] >= w
+    if function == "avg" and divisor is None and whole and (ceil_mode or kernel == [h, w]):
+        return spatial_mean(b, node, flat)
+    if ceil_mode and whole:
         kernel, stride, ceil_mode = [h, w], [h, w], False
     out = _pooled(
         b, node, flat, function, kernel, stride or kernel, padding, dilation, shape,
@@ -167,12 +165,14 @@ def spatial_mean(b: Builder, node: Node, x: Value) -> Value:
         x = reshape(b, x, (1, *x.shape), node.name)
     n, c, h, w = x.shape
     flat = b.flat(x)
-    if b.lazy_layout and h * w % TILE and h * w <= _SMALL_IMAGE:
-        mean = _pooled(
-            b, node, flat, "avg", [h, w], [h, w], [0, 0], [1, 1], (n, c, 1, 1), layout="tile"
-        )
-        return b.emit("Reshape", [replace(mean, image=None)], shape, dtype, name=node.name)
-    rows = b.emit("Reshape", [replace(flat, image=None)], (n, 1, h * w, c), dtype, name=node.name)
+    source = replace(flat, image=None)
+    # Images that end inside a tile are parted as rows, which costs nothing, and summed as rows.
+    as_rows = b.lazy_layout and n > 1 and h * w % TILE != 0
+    layout: Layout = "row_major" if as_rows else "tile"
+    rows = b.emit(
+        "Reshape", [b.in_layout(source, layout)], (n, 1, h * w, c), dtype, name=node.name,
+        layout=layout,
+    )  # fmt: skip
     mean = b.emit(
         "Reduce",
         [rows],
@@ -180,8 +180,9 @@ def spatial_mean(b: Builder, node: Node, x: Value) -> Value:
         dtype,
         {"function": "mean", "dims": [2], "keepdim": True},
         name=node.name,
+        layout=layout,
     )
-    return b.emit("Reshape", [mean], shape, dtype, name=node.name)
+    return b.emit("Reshape", [b.in_layout(mean, "tile")], shape, dtype, name=node.name)
 
 
 def upsample(b: Builder, node: Node, mode: str) -> Value:

@@ -70,6 +70,8 @@ def modes(
     if op.kind == "Matmul":
         return _matmul_modes(op, inputs, outputs, chip, sram)
     found = _interleaved(op, inputs, outputs, sram)
+    if op.kind == "ScaleMask":
+        return [Mode("dram", (_DRAM_ONLY,), (DRAM,))]
     if op.kind == "Sdpa" and len(inputs) > 3:  # ttnn reads masks from DRAM only
         found = [replace(m, inputs=(*m.inputs[:3], _DRAM_ONLY)) for m in found]
     if op.kind == "RotaryEmbedding":

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from temper.chips import Chip
 from temper.placement.mode import Mode, accepts
 from temper.program.allocator import tensor_bank_bytes
-from temper.program.circular_buffers import circular_buffer_bytes
+from temper.program.circular_buffers import circular_buffer_bytes, inside_bytes
 from temper.program.op import Op
 from temper.program.tensor import BLOCK_FORMATS, DRAM, SRAM, Memory, TensorSpec
 
@@ -57,9 +57,9 @@ class Meter:
         known = self._known.get(key)
         if known is None:
             cost = self._estimate(piece.op, piece.input_specs, piece.output_specs, self.chip)
-            circular = circular_buffer_bytes(
-                piece.op, piece.input_specs, piece.output_specs, self.chip
-            )
+            specs = piece.input_specs, piece.output_specs
+            circular = circular_buffer_bytes(piece.op, *specs, self.chip)
+            circular += inside_bytes(piece.op, *specs, self.chip)
             time_ns = cost.kernel_ns + cost.gap_ns
             if self._dispatch is not None and cost.kernel_ns:
                 time_ns = max(time_ns, self._dispatch(self.chip, piece.input_specs))

@@ -47,6 +47,8 @@ def _keeps_cores(
 
     It keeps the operand's cores, unless a convolution is told to reshard it; a pool never is.
     """
+    if window.pool and config.sharding == "block" and config.in_grid[0] == 1:
+        return False  # one column of cores is height shards, and ttnn makes those
     if not x.memory.sharded:
         return True
     if config.in_memory == x.memory:
@@ -166,6 +168,7 @@ def _choose(
     return choose(
         window, inputs[0], out, chip, sharding=sharding, split=split,
         weight_format="bfloat16" if pool else inputs[1].format,
-        bias=not pool and len(inputs) > 2, fp32_acc=not pool and op.attr("fp32_acc"),
+        bias=not pool and len(inputs) > 2,
+        fp32_acc=not pool and op.attr("fp32_acc") and op.attr("packer_l1_acc"),
         act_block_h=act_block_h or asked,
     )  # fmt: skip

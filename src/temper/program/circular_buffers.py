@@ -32,3 +32,8 @@ def circular_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> dict[
     found = {name: size for name, size in (parts or {"all": total}).items() if size}
     assert sum(found.values()) == total
     return found
+
+
+def inside_bytes(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
+    """Bytes per core of the sharded tensors that the op makes and drops while it runs."""
+    return op.info.inside(op, inputs, outputs, chip) if op.info.inside else 0

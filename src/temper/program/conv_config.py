@@ -153,6 +153,12 @@ def window_of(op: Op) -> Window:
     )  # fmt: skip
 
 
+def skips_halo(op: Op, before: TensorSpec, after: TensorSpec) -> bool:
+    """Whether ttnn leaves out a halo: whole rows of channels, no padding, no tiles to undo."""
+    whole = after.memory.sharding == "width" and not any(op.attr("padding"))
+    return whole and before.layout == after.layout and before.memory == after.memory
+
+
 def choose(
     window: Window,
     x: TensorSpec,
@@ -253,14 +259,24 @@ def _config(
     block_w = ceil_div(in_c * kernel_w, TILE)
     block_h = ceil_div(out_rows, TILE)
     if act_block_h:
-        block_h = max(d for d in divisors(block_h) if d * TILE <= max(act_block_h, TILE))
+        # Width shards: ttnn looks for the block in the whole tiles of rows, without a rest.
+        whole = w.out_rows // TILE if sharding == "width" else block_h
+        fitting = [d for d in divisors(block_h) if whole % d == 0]
+        block_h = max(d for d in fitting if d * TILE <= max(act_block_h, TILE))
     weight_w = ceil_div(out_c, TILE)
-    circular = POOL_BYTES
+    circular = pool_bytes(w, in_c)
     if not w.pool:
+        out_h = ceil_div(out_rows, TILE)
         circular = _circular_bytes(
-            block_h, block_w, weight_w, ceil_div(out_rows, TILE), x_format, out_format,
-            weight_format, bias, fp32_acc,
+            block_h, block_w, weight_w, out_h, x_format, out_format, weight_format, bias, fp32_acc,
         )  # fmt: skip
+        act_tile = 4096 if x_format == "float32" else 2048
+        if sharding == "width":  # rows of activations before they are tilized
+            circular += 2 * block_w * act_tile
+            if used == 1:  # nobody to send the tilized block to
+                circular -= block_h * block_w * act_tile
+        elif sharding == "height" and block_h < out_h:  # the weights of all rows of the window
+            circular += (w.kernel[0] - 1) * block_w * weight_w * TILE_BYTES[weight_format]
     # Only cores that hold a shard count, so that equal shards are equal wherever they come from.
     rows_in, rows_out = ceil_div(w.in_rows, in_rows), ceil_div(w.out_rows, out_rows)
     return ConvConfig(
@@ -273,8 +289,16 @@ def _config(
     )  # fmt: skip
 
 
-# A pool's buffers hold a few tiles whatever its size: scalar, window, result (14.6 to 15 kB).
-POOL_BYTES = 14_976
+# Most tiles of channels and rows of a window that a pool reduces at a time.
+_POOL_TILES, _POOL_ROWS = 8, 32
+
+
+def pool_bytes(window: Window, channels: int) -> int:
+    """Circular buffers of a pool over so many channels of a core: scalar, filler, two windows."""
+    rows = min(window.kernel[0] * window.kernel[1], _POOL_ROWS)
+    wide = min(ceil_div(channels, TILE), _POOL_TILES) * TILE
+    page = round_up(wide * rows, TILE * TILE) * 2
+    return 3 * 2048 + 2 * 2 * page
 
 
 def _circular_bytes(

@@ -82,6 +82,8 @@ class OpKind:
     shapes: ShapeRule | None = None
     # Bytes per core of circular buffers; None: two tiles of every operand and result.
     buffers: BufferRule | None = None
+    # Bytes per core of sharded tensors that the op makes and drops by itself; None: none.
+    inside: BufferRule | None = None
     # Multiply-adds of logical or of padded shapes; None: no arithmetic to speak of.
     products: ProductRule | None = None
     # What ttnn chooses from level 1 on, by (inputs, outputs, architecture, length of the sums,

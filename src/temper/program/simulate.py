@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from temper.chips import Chip
 from temper.errors import OutOfMemoryError
@@ -15,10 +16,12 @@ from temper.program.allocator import (
     sram_allocator,
     tensor_bank_bytes,
 )
-from temper.program.circular_buffers import circular_buffer_bytes
+from temper.program.circular_buffers import circular_buffer_bytes, inside_bytes
+from temper.program.conv_config import skips_halo
 from temper.program.op import Op
 from temper.program.program import Program
-from temper.program.tensor import is_view
+from temper.program.stored import dense_weights, reshape_maps
+from temper.program.tensor import TensorSpec, is_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +101,11 @@ def storage(program: Program) -> dict[str, str]:
     owner: dict[str, str] = {}
     for op in program.ops:
         shown = op.info.in_place or op.kind == "FillPad"
-        shown = shown or (
-            op.kind == "Reshape"
-            and is_view(program.spec(op.inputs[0]), program.spec(op.outputs[0]))
-        )
+        if op.kind in ("Reshape", "Halo"):
+            before, after = program.spec(op.inputs[0]), program.spec(op.outputs[0])
+            shown = (
+                is_view(before, after) if op.kind == "Reshape" else skips_halo(op, before, after)
+            )
         into = op.attrs.get("into")
         held = op.inputs[into or 0] if op.inputs else ""
         for name in op.outputs:
@@ -119,10 +123,13 @@ def walk(
     small = program.options.get("l1_small_size") if l1_small_bytes is None else l1_small_bytes
     sram = sram_allocator(chip, l1_small_bytes=int(small or 0))
     dram = dram_allocator(chip, trace_region_bytes=trace_region_bytes)
+    dense = dense_weights(program)
     resident: dict[str, int] = {}
     for name in resident_values(program):
-        _take(program, name, -1, None, sram, dram, chip)
-        resident[name] = tensor_bank_bytes(program.spec(name), chip)
+        resident[name] = tensor_bank_bytes(dense.get(name, program.spec(name)), chip)
+        _take(program, name, -1, None, sram, dram, chip, dense)
+    for name, size in reshape_maps(program, chip).items():
+        _allocate(dram, f"map of {name}", size, -1, Op("Host", (), (name,)))
     for name in program.inputs:
         if name not in dram:
             _take(program, name, -1, None, sram, dram, chip)
@@ -130,6 +137,7 @@ def walk(
     kept = frozenset(born)
     owner = storage(program)
     last = _last_use(program, owner)
+    held = _keep_resharded(program, owner, last)
     steps: list[MemoryStep] = []
     stays: list[Stay] = []
 
@@ -145,11 +153,13 @@ def walk(
             release(op.inputs[0], index)
         for name in op.outputs:
             if owner[name] == name:
-                _take(program, name, index, op, sram, dram, chip)
+                _take(program, name, index, op, sram, dram, chip, dense)
                 born[name] = index
-        circular = circular_buffer_bytes(
-            op, program.input_specs(op), program.output_specs(op), chip
-        )
+        specs = program.input_specs(op), program.output_specs(op)
+        scratch = inside_bytes(op, *specs, chip)
+        if scratch:
+            _allocate(sram, _inside(op), scratch, index, op)
+        circular = circular_buffer_bytes(op, *specs, chip)
         if circular > sram.room_below():
             raise DoesNotFit(index, op, _clash(op, circular, sram, chip), list(sram.used))
         steps.append(
@@ -163,13 +173,20 @@ def walk(
                 dram_bytes=dram.allocated_bytes,
             )
         )
-        for name in dict.fromkeys(owner.get(n, n) for n in (*op.inputs, *op.outputs)):
+        if scratch:
+            sram.free(_inside(op))
+        touched = (*op.inputs, *op.outputs, *held.get(index, ()))
+        for name in dict.fromkeys(owner.get(n, n) for n in touched):
             if last.get(name, index) <= index and name not in kept:
                 release(name, index)
     at_end = sram.statistics(), dram.statistics()
     for name in born:
         release(name, len(program.ops))
     return MemoryTimeline(tuple(steps), *at_end, resident, tuple(stays))
+
+
+def _inside(op: Op) -> str:
+    return f"inside {op.kind} of {op.outputs[0]}"
 
 
 def _last_use(program: Program, owner: Mapping[str, str]) -> dict[str, int]:
@@ -181,6 +198,40 @@ def _last_use(program: Program, owner: Mapping[str, str]) -> dict[str, int]:
     return last
 
 
+def resharded_inside(program: Program, op: Op, halo: Op, window: Op) -> bool:
+    """Whether a window brings its operand to its cores by itself, by this move before its halo.
+
+    It keeps the cores of an operand that is sharded for it, so shards on other cores than the
+    halo's must be its own work. A pool takes shards as they are.
+    """
+    before, after = program.spec(op.outputs[0]), program.spec(halo.outputs[0])
+    same = before.memory.grid == after.memory.grid
+    if op.kind == "Reshard":
+        return not same and window.kind != "Pool2d"
+    return not same or program.spec(op.inputs[0]).memory.buffer != "sram"
+
+
+def _keep_resharded(
+    program: Program, owner: Mapping[str, str], last: dict[str, int]
+) -> dict[int, list[str]]:
+    """An operand that a window reshards by itself stays until the window has run: by its index."""
+    kept: dict[int, list[str]] = {}
+    reader = {name: i for i, op in enumerate(program.ops) for name in op.inputs}
+    for op in program.ops:
+        if op.kind not in ("InterleavedToSharded", "Reshard") or op.outputs[0] not in reader:
+            continue
+        at = reader[op.outputs[0]]
+        halo = window = program.ops[at]
+        while window.kind in ("Halo", "Move") and window.outputs[0] in reader:
+            at = reader[window.outputs[0]]
+            window = program.ops[at]
+        if halo.kind == "Halo" and resharded_inside(program, op, halo, window):
+            held = owner.get(op.inputs[0], op.inputs[0])
+            last[held] = max(last.get(held, at), at)
+            kept.setdefault(at, []).append(held)
+    return kept
+
+
 def _take(
     program: Program,
     name: str,
@@ -189,17 +240,20 @@ def _take(
     sram: BankAllocator,
     dram: BankAllocator,
     chip: Chip,
+    dense: Mapping[str, TensorSpec] = MappingProxyType({}),
 ) -> None:
-    spec = program.spec(name)
+    spec = dense.get(name, program.spec(name))
     if spec.memory.buffer == "host":
         return
     allocator = dram if spec.memory.buffer == "dram" else sram
+    _allocate(allocator, name, tensor_bank_bytes(spec, chip), index, op or Op("Host", (), (name,)))
+
+
+def _allocate(allocator: BankAllocator, name: str, size: int, index: int, op: Op) -> None:
     try:
-        allocator.allocate(name, tensor_bank_bytes(spec, chip))
+        allocator.allocate(name, size)
     except OutOfMemoryError as error:
-        raise DoesNotFit(
-            index, op or Op("Host", (), (name,)), error, list(allocator.used)
-        ) from None
+        raise DoesNotFit(index, op, error, list(allocator.used)) from None
 
 
 def _clash(op: Op, circular: int, sram: BankAllocator, chip: Chip) -> OutOfMemoryError:

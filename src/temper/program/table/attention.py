@@ -24,8 +24,8 @@ def _sdpa_compute(inputs: Specs, outputs: Specs, arch: str, k: int, norm: str) -
 
 
 def _split(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    """Two rows of a head's tiles for q, k and v."""
-    return sum(2 * width_tiles(spec) * entry_bytes(spec) for spec in outputs)
+    """Two rows of a head's tiles, at least two tiles wide."""
+    return 2 * max(2, *(width_tiles(spec) for spec in outputs)) * entry_bytes(outputs[0])
 
 
 def _join(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
@@ -34,11 +34,11 @@ def _join(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
 
 
 def _rope(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    """x, cos and sin of one row of tiles, the rotated half, two products and the sum."""
-    width = width_tiles(inputs[0])
-    return 2 * width * sum(entry_bytes(spec) for spec in inputs) + 4 * width * entry_bytes(
-        outputs[0]
-    )
+    """Rows of x, its rotated half, cos, sin and the sum; a scalar and three products."""
+    width, tile = width_tiles(inputs[0]), entry_bytes(outputs[0])
+    rows = 2 * width * sum(entry_bytes(spec) for spec in inputs)
+    rotated = 2 * width if width > 1 else 0
+    return rows + (2 * width + rotated + 4) * tile
 
 
 register(

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from temper.chips import Chip
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.shared import entry_bytes, same_count, through, width_tiles
-from temper.program.tensor import TILE, TILE_BYTES
+from temper.program.tensor import TILE, TILE_BYTES, round_up
 
-# A row of the embedding table is moved in chunks of at most this many tiles.
+# Wider rows of the embedding table than this many tiles are not double-buffered.
 _EMBEDDING_TILES = 64
 
 
@@ -29,9 +29,13 @@ def _permute_shapes(op: Op, inputs: Specs, outputs: Specs) -> Iterator[str]:
 
 
 def _embedding_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    width = min(width_tiles(outputs[0]), _EMBEDDING_TILES)
-    copies = 2 if outputs[0].layout == "tile" else 1
-    return copies * 2 * width * TILE_BYTES[outputs[0].format] + 128
+    """Rows as they are, or tiles before and after; twice where there is room and need."""
+    out = outputs[0]
+    if out.layout != "tile":
+        rows = math.prod(out.shape[:-1])
+        return (2 if rows > chip.compute_cores else 1) * round_up(out.page_bytes, 32)
+    width = width_tiles(out)
+    return 2 * (2 if width <= _EMBEDDING_TILES else 1) * width * TILE_BYTES[out.format]
 
 
 def _concat_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
@@ -52,16 +56,23 @@ def _pad_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
 
 
 def _permute_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    return 6 * entry_bytes(outputs[0]) + 32
+    """Two tiles for the rows alone, four where columns become rows, else six."""
+    rank, entry = len(op.attr("dims")), entry_bytes(outputs[0])
+    last = op.attr("dims")[-1] % rank if rank else 0
+    if outputs[0].layout != "tile":
+        return 2 * entry if last == rank - 1 else 6 * entry
+    return {rank - 1: 2, rank - 2: 4}.get(last, 6) * entry + 32
 
 
 def _reshape_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    """Two tiles and a map of segments; a change of the shape's name alone is a view."""
+    """A tile and a map of segments; a change of the shape's name alone is a view."""
     before, after = inputs[0].matrix[1:], outputs[0].matrix[1:]
     rows_stay = before == after or (
         before[1] == after[1] and before[0] % TILE == 0 and after[0] % TILE == 0
     )
-    return 0 if rows_stay else 2 * entry_bytes(outputs[0]) + TILE * TILE
+    if rows_stay or outputs[0].layout != "tile":
+        return 0
+    return entry_bytes(outputs[0]) + TILE * TILE
 
 
 def _repeat_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from temper.chips import Chip
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.shared import entry_bytes, same_count, same_shape, two_tiles
+from temper.program.tensor import TILE_BYTES
 from temper.program.words import chain, data_type_of
 
 
@@ -50,7 +51,19 @@ def _binary_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
         for spec in inputs:
             if spec.matrix[1:] != (rows, columns):
                 total += 2 * entry_bytes(spec)
+    if total and len(inputs) == 1 and op.attr("scalar") is not None:
+        total += entry_bytes(inputs[0])
+    # A function of an operand has a tile of its own in front of the binary one.
+    for spec, chain_of in zip(inputs, (op.attr("lhs"), op.attr("rhs")), strict=False):
+        total += entry_bytes(spec) if total and chain_of else 0
     return total
+
+
+def _cast_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
+    """As above, of whole tiles for rows too."""
+    if not _buffers(op, inputs, outputs, chip):
+        return 0
+    return 2 * sum(TILE_BYTES[spec.format] for spec in (*inputs, *outputs))
 
 
 def _unary_words(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> dict[str, Any]:
@@ -103,6 +116,26 @@ register(
         buffers=_binary_buffers,
         words=_binary_words,
     ),
+    # The mask of an attention over its scale, as ttnn's attention wants it and makes it by itself;
+    # the values here stay those of the mask, and Sdpa adds it to the scaled products.
+    OpKind(
+        "ScaleMask",
+        "binary",
+        "BinaryNgDeviceOperation",
+        ("mask",),
+        {
+            "function": "mul",
+            "scalar": 1.0,
+            "scalar_first": False,
+            "lhs": [],
+            "rhs": [],
+            "post": [],
+            "into": None,
+        },
+        shapes=same_shape,
+        buffers=_binary_buffers,
+        words=_binary_words,
+    ),
     # where(a, b, c), addcmul/addcdiv(a, b, c, value), lerp(a, b, c), clamp(a, b=min, c=max).
     OpKind(
         "Ternary",
@@ -118,6 +151,6 @@ register(
         "TypecastDeviceOperation",
         ("x",),
         shapes=same_shape,
-        buffers=_buffers,
+        buffers=_cast_buffers,
     ),
 )

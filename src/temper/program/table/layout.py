@@ -61,6 +61,12 @@ def _tilize_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     return (depth if depth * pair < chip.sram_usable_bytes else split) * pair
 
 
+def _fill_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
+    """The last tiles of rows, of columns, and of both."""
+    rows, columns = (outputs[0].matrix[1] % TILE, outputs[0].matrix[2] % TILE)
+    return (6 if rows and columns else 5) * TILE_BYTES[outputs[0].format]
+
+
 register(
     OpKind(
         "Tilize",
@@ -114,7 +120,7 @@ register(
         ("x",),
         {"value": 0.0},
         shapes=same_shape,
-        buffers=no_buffers,
+        buffers=_fill_buffers,
     ),
     OpKind(
         "Copy",

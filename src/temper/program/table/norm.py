@@ -13,7 +13,7 @@ from temper.program.tensor import TILE, TILE_BYTES, TensorSpec, ceil_div, round_
 # Rows of tiles that the wide variants of softmax and the norms keep at a time (read off ttnn).
 _SOFTMAX_WIDE = 80
 _NORM_WIDE = 56
-_NORM_WIDE_AFFINE = 28
+_NORM_WIDE_FP32 = 28
 
 
 def _softmax_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
@@ -58,11 +58,15 @@ def _layer_norm_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> in
     fixed = 2 * block * tile_out + 3 * 4096 + (4096 if layer else 0)
     fixed += 8 * partial + (16_384 * 2 if affine else 0)
     fixed += (8192 if layer else 4096) if partial == 4096 else 0
-    row = tile_x + residual + copies * partial + tile_affine
+    row = tile_x + copies * partial + tile_affine
+    if residual:  # both operands pass in blocks; their sum is what the row keeps
+        fixed += 2 * block * (tile_x + residual)
+        row += partial - tile_x
     if width * row + fixed < chip.sram_usable_bytes * 0.94:
         return width * row + fixed
-    wide = _NORM_WIDE_AFFINE if len(affine) > 1 else _NORM_WIDE
-    return min(width, wide) * (row + (0 if layer else partial)) + fixed + partial
+    wide = _NORM_WIDE_FP32 if partial == 4096 and affine else _NORM_WIDE
+    copied = 0 if layer or residual else partial
+    return min(width, wide) * (row + copied) + fixed + partial
 
 
 def _sharded_norm(x: TensorSpec, layer: bool, partial: int, tile_affine: int) -> int:
@@ -84,6 +88,11 @@ def _sharded_norm(x: TensorSpec, layer: bool, partial: int, tile_affine: int) ->
         + width * tile_affine
         + 2 * height * width * partial
     )
+
+
+def _batch_norm_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
+    """Two tiles of every operand and result, and one of each between them."""
+    return 3 * sum(TILE_BYTES[spec.format] for spec in (*inputs, *outputs))
 
 
 def _layer_norm_compute(
@@ -130,5 +139,6 @@ register(
         "BatchNormOperation",
         ("x", "mean", "var", "weight?", "bias?"),
         {"eps": 1e-5, "operands": ["x", "mean", "var"], **COMPUTE},
+        buffers=_batch_norm_buffers,
     ),
 )

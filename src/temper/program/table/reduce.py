@@ -15,8 +15,16 @@ def _reduce_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     """Tiles of input by direction (columns, rows, outer dimensions), a scaler, two results."""
     rank = max(2, len(inputs[0].shape))
     dims = [d % rank for d in op.attr("dims")] or list(range(rank))
-    depth = 8 if rank - 1 in dims else 2 if rank - 2 in dims else 16
+    if rank - 1 in dims:
+        depth = 8 if width_tiles(inputs[0]) >= 4 else 2
+    elif rank - 2 in dims:
+        depth = 2
+    else:  # twice the largest share of at most eight that divides the dimension
+        size = inputs[0].shape[dims[0]]
+        depth = 2 * max(d for d in range(1, 9) if size % d == 0)
     tile = TILE_BYTES[inputs[0].format]
+    if inputs[0].layout != "tile":  # rows are tilized and untilized on the way
+        return (11 if rank - 1 in dims else 9) * tile
     scaler = 4096 if inputs[0].format == "float32" else 2048
     return depth * tile + scaler + 2 * TILE_BYTES[outputs[0].format]
 
@@ -34,13 +42,21 @@ def _top_k_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
 
 
 register(
-    # sum | mean | max | min | prod | var | std (correction) | any | all
+    # sum | mean | max | min | prod | var | std (correction) | any | all. An inner one is half of
+    # the next: one call of ttnn runs both.
     OpKind(
         "Reduce",
         "reduce",
         "ReduceDeviceOperation",
         ("x",),
-        {"function": "sum", "dims": [], "keepdim": False, "correction": 1, **COMPUTE},
+        {
+            "function": "sum",
+            "dims": [],
+            "keepdim": False,
+            "correction": 1,
+            "inner": False,
+            **COMPUTE,
+        },
         buffers=_reduce_buffers,
         compute=_reduce_compute,
     ),

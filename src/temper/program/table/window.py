@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from temper.chips import Chip
 from temper.program.compute_config import compute_attrs
-from temper.program.conv_config import POOL_BYTES, choose, window_of
+from temper.program.conv_config import Window, choose, pool_bytes, window_of
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.matmul import matmul_buffers
 from temper.program.table.shared import COMPUTE, entry_bytes, matrix, no_buffers, same_shape
@@ -34,17 +35,31 @@ def _conv_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
         attrs = {"fp32_acc": op.attr("fp32_acc"), "config": None}
         same = Op("Matmul", op.inputs, op.outputs, attrs)
         return matmul_buffers(same, [inputs[0], columns, *inputs[2:]], outputs, chip)
+    split = _split(window, inputs[0], outputs[0])
+    if split is not None and inputs[0].memory.shard is not None:
+        # Channels as the halo has them, padded ones too.
+        window = replace(window, in_channels=split[1] * inputs[0].memory.shard[1])
     config = choose(
         window, inputs[0], outputs[0], chip, weight_format=inputs[1].format, bias=len(inputs) > 2,
-        fp32_acc=op.attr("fp32_acc"),
+        fp32_acc=op.attr("fp32_acc") and op.attr("packer_l1_acc"),
         act_block_h=op.attr("act_block_h") if op.kind == "Conv2d" else 0,
         sharding=memory.sharding if memory.sharded else None,
+        split=split,
     )  # fmt: skip
     return config.circular_bytes
 
 
+def _split(window: Window, x: TensorSpec, out: TensorSpec) -> tuple[int, int] | None:
+    """Cores along rows and along channels that the halo and the result lie on."""
+    if x.memory.shard is None or out.memory.shard is None:
+        return None
+    rows = ceil_div(window.out_rows, out.memory.shard[0])
+    return rows, ceil_div(window.in_channels, x.memory.shard[1])
+
+
 def _pool_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
-    return POOL_BYTES
+    shard = inputs[0].memory.shard
+    return pool_bytes(window_of(op), shard[1] if shard else inputs[0].matrix[2])
 
 
 def _halo_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
@@ -54,6 +69,42 @@ def _halo_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     if inputs[0].layout != "tile":
         return sticks
     return sticks + 2 * 2 * ceil_div(shard[1], TILE) * entry_bytes(inputs[0])
+
+
+def _upsample_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
+    """Two sticks; a bilinear one takes eight neighbours twice and two tiles of weights twice."""
+    stick = round_up(int(inputs[0].shape[-1] * inputs[0].element_bytes), 32)
+    return 2 * 8 * stick + 4 * 2048 if op.attr("mode") == "bilinear" else 2 * stick
+
+
+def _upsample_inside(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
+    """Bilinear in ttnn: rows of the image, their halo and the result as height shards."""
+    x, out = inputs[0], outputs[0]
+    if op.attr("mode") != "bilinear" or out.memory.sharded:
+        return 0
+    images, height, width, channels = x.shape
+    rows = images * height * width
+    cores = min(rows, chip.compute_cores)
+    out_rows = ceil_div(math.prod(out.shape[:3]), cores)
+    stick = round_up(int(channels * x.element_bytes), chip.sram_alignment)
+    return (ceil_div(rows, cores) + _bilinear_halo(x, out, out_rows) + out_rows) * stick
+
+
+def _bilinear_halo(x: TensorSpec, out: TensorSpec, out_rows: int) -> int:
+    """The most input positions, with a frame of one, that one shard of results looks at."""
+    (_, height, width, _), (images, out_height, out_width, _) = x.shape, out.shape
+    padded = width + 2
+    total = images * out_height * out_width
+
+    def first(row: int) -> int:
+        image, rest = divmod(row, out_height * out_width)
+        down, across = divmod(rest, out_width)
+        y = ((2 * down + 1) * height - out_height) // (2 * out_height) + 1
+        place = ((2 * across + 1) * width - out_width) // (2 * out_width) + 1
+        return (image * (height + 2) + y) * padded + place
+
+    starts = range(0, total, out_rows)
+    return max(first(min(s + out_rows, total) - 1) - first(s) for s in starts) + padded + 2
 
 
 def _conv_products(op: Op, inputs: Specs, outputs: Specs, padded: bool) -> float:
@@ -195,6 +246,8 @@ register(
         "UpSampleDeviceOperation",
         ("x",),  # x (N, H, W, C)
         {"scale": [1.0, 1.0], "out_size": None, "mode": "nearest", "align_corners": False},
+        buffers=_upsample_buffers,
+        inside=_upsample_inside,
     ),
     # values unchanged
     OpKind(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from temper.program import Op, Program
-from temper.program.tensor import is_view
+from temper.program import Op, Program, TensorSpec
+from temper.program.conv_config import skips_halo
+from temper.program.tensor import INTEGER_FORMATS, TILE, is_view
 
 
 def device_codes(program: Program, op: Op) -> list[str]:
@@ -15,22 +16,50 @@ def device_codes(program: Program, op: Op) -> list[str]:
         return []
     if op.kind == "Reshape" and is_view(inputs[0], outputs[0]):
         return []
+    if op.kind == "Halo" and skips_halo(op, inputs[0], outputs[0]):
+        return []
+    if op.kind == "Reduce":
+        return _reduce_codes(op, inputs[0])
     if op.kind == "Upsample" and op.attr("mode") == "bilinear":
         around = [f"{name}DeviceOperation" for name in
                   ("InterleavedToSharded", "Halo", "UpSample", "ShardedToInterleaved")]  # fmt: skip
         return around
     if op.kind == "ConvTranspose2d":
         return ["Conv2dDeviceOperation"]
+    if op.kind == "Transpose" and inputs[0].layout == "row_major":
+        return ["PermuteDeviceOperation"]
     if op.kind == "Permute" and inputs[0].layout == "tile" and _swaps_two(op.attr("dims")):
         return ["TransposeDeviceOperation"]
     if op.kind == "Ternary" and len(op.inputs) == 1 and op.attr("function") == "where":
         return ["UnaryDeviceOperation"]
+    if op.kind == "Ternary" and len(op.inputs) == 2 and op.attr("function") == "where":
+        return ["BinaryNgDeviceOperation"]
     if op.kind == "BinaryNg" and len(op.inputs) == 1 and op.attr("function") in _SCALAR_UNARY:
+        if inputs[0].format in INTEGER_FORMATS:
+            return [op.info.code]
         return ["UnaryDeviceOperation"]
     if op.kind == "Tilize":
         whole = all(size % 32 == 0 for size in outputs[0].shape[-2:])
         return ["TilizeDeviceOperation" if whole else "TilizeWithValPaddingDeviceOperation"]
     return [op.info.code]
+
+
+def _reduce_codes(op: Op, x: TensorSpec) -> list[str]:
+    """One device op for each direction; sums of outer dimensions have a kernel of their own."""
+    function, rank = op.attr("function"), max(1, len(x.shape))
+    if function in ("var", "std"):
+        return ["WelfordReduceDeviceOperation"]
+    dims = {int(d) % rank for d in op.attr("dims")} or set(range(rank))
+    outer = [d for d in dims if d < rank - 2]
+    inner = len(dims) - len(outer)
+    if inner == 2 and x.tiles == 1 and function != "min":
+        inner = 1
+    inside = [op.info.code] * inner
+    if function == "sum":
+        cut = ["SliceDeviceOperation"] if outer and x.shape[-2] % TILE else []
+        return ["FastReduceNCDeviceOperation"] * len(outer) + cut + inside
+    turned = ["TransposeDeviceOperation", op.info.code, "TransposeDeviceOperation"]
+    return inside + turned * len(outer)
 
 
 # Functions of a tensor and a number for which ttnn has a unary kernel.

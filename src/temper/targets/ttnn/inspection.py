@@ -11,20 +11,39 @@ from typing import Any
 
 import numpy as np
 
-# Device ops that ttnn's graph names otherwise than the profiler.
-_SAME = {
-    "UntilizeDeviceOperation": "UntilizeWithUnpaddingDeviceOperation",
-    "UntilizeCodegenDeviceOperation": "UntilizeWithUnpaddingDeviceOperation",
-    "RepeatCodegenDeviceOperation": "RepeatDeviceOperation",
-    "RotaryEmbeddingDeviceOperation": "RotaryEmbedding",
-    "RotaryEmbeddingHfDeviceOperation": "RotaryEmbedding",
-    "UpsampleOperation": "UpSampleDeviceOperation",
-}
+if __package__:  # in Temper's own Python
+    from temper.targets.ttnn import captured as graphs
+else:  # in a worker: this folder is on its path, Temper is not
+    import captured as graphs  # type: ignore[import-not-found,no-redef]
 
 
 def inspect(interpreter: Any, *, memory: bool = True) -> list[dict[str, Any]]:
     """One record for each step of the plan: verdict, device ops, bytes."""
     return [_inspected(interpreter, step, memory) for step in interpreter.plan["steps"]]
+
+
+def peaks(interpreter: Any, inputs: list[Any]) -> dict[str, int]:
+    """Most bytes of a core's SRAM and of a DRAM bank in two calls, as they run one after another.
+
+    Nothing is forgotten between steps: tables that live with a cached program stay.
+    """
+    ttnn, device = interpreter.ttnn, interpreter.device
+    graph = ttnn._ttnn.graph
+    most = {"sram": 0, "dram": 0}
+    for _ in range(2):
+        interpreter.drop()
+        interpreter.upload(inputs)
+        for step in interpreter.plan["steps"]:
+            before = allocated(ttnn, device)
+            graph.begin_graph_capture(graph.RunMode.NORMAL)
+            if step["kind"] == "Host":
+                _stand_in(interpreter, step)
+                _freed(interpreter, step["free"], {})
+            else:
+                interpreter.step(step)
+            used = graphs.usage(graph.end_graph_capture())
+            most = {where: max(most[where], before[where] + used[where]) for where in most}
+    return most
 
 
 def load(interpreter: Any, constants: dict[str, Any]) -> list[dict[str, Any]]:
@@ -67,8 +86,9 @@ def _inspected(interpreter: Any, step: dict[str, Any], memory: bool) -> dict[str
         _stand_in(interpreter, step)
         record.update(verdict="host", device_ops=[])
         return _freed(interpreter, free, record)
+    buffers: list[dict[str, Any]] = []
     if memory:
-        record["sram_buffers"] = _buffers(interpreter, bare)
+        buffers = _buffers(interpreter, bare)
         _forget_programs(device)
         record["before"] = allocated(ttnn, device)
     started = time.perf_counter()
@@ -85,12 +105,10 @@ def _inspected(interpreter: Any, step: dict[str, Any], memory: bool) -> dict[str
         error = None
         _stand_in(interpreter, step)
     else:
-        record["device_ops"] = device_ops(captured)
-        usage = ttnn.graph.extract_resource_usage_per_core(captured)
-        # A call that frees more than it takes wraps around below zero.
-        record["peak_sram_new"] = int(usage.peak_l1) if usage.peak_l1 < 1 << 40 else 0
+        record["device_ops"] = graphs.device_ops(captured)
         if memory:
-            record["sram_buffers"] = max(record["sram_buffers"], int(usage.peak_cb))
+            record["during"] = graphs.usage(captured)
+            _add_buffers(record["during"]["ops"], buffers)
         different = interpreter.differences(step)
         if different:
             record.update(verdict="differs", message="; ".join(different))
@@ -106,26 +124,17 @@ def _freed(interpreter: Any, names: list[str], record: dict[str, Any]) -> dict[s
     return record
 
 
-def device_ops(captured: list[dict[str, Any]]) -> list[str]:
-    """The device ops of a captured graph, in the profiler's words."""
-    names = [n["params"]["name"] for n in captured if n["node_type"] == "function_start"]
-    return [_SAME.get(name, name) for name in names if "::" not in name]
-
-
 def _forget_programs(device: Any) -> None:
     """Circular buffers show up when a program is built, not when it is found in the cache."""
     device.disable_and_clear_program_cache()
     device.enable_program_cache()
 
 
-# A capture that dispatches nothing frees their operands all the same; the other one counts them.
-_WINDOWS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
+def _buffers(interpreter: Any, step: dict[str, Any]) -> list[dict[str, Any]]:
+    """Circular buffers of every device op of the step, by a capture that dispatches nothing.
 
-
-def _buffers(interpreter: Any, step: dict[str, Any]) -> int:
-    """Circular buffers of a core while the step runs, by a capture that dispatches nothing."""
-    if step["kind"] in _WINDOWS:
-        return 0
+    The other mode leaves out the dataflow buffers of matmul, softmax and norms.
+    """
     graph = interpreter.ttnn._ttnn.graph
     kept = dict(interpreter.values)
     _forget_programs(interpreter.device)
@@ -133,15 +142,24 @@ def _buffers(interpreter: Any, step: dict[str, Any]) -> int:
     failed = False
     try:
         for call in step["calls"]:
-            interpreter.evaluate(_keeping(call["make"]))
+            made = interpreter.evaluate(_keeping(call["make"]))
+            several = list(made) if isinstance(made, (list, tuple)) else [made]
+            interpreter.values.update(zip(call["to"], several, strict=False))
+            del made, several
     except Exception:  # the verdict is that of the real run
         failed = True
     captured = graph.end_graph_capture()
     interpreter.values = kept
-    if failed:
-        return 0
-    usage = interpreter.ttnn.graph.extract_resource_usage_per_core(captured)
-    return int(usage.peak_cb) + int(usage.peak_dataflow_buffer)
+    return [] if failed else list(graphs.usage(captured)["ops"])
+
+
+def _add_buffers(ops: list[dict[str, Any]], others: list[dict[str, Any]]) -> None:
+    """The larger count of circular buffers of the two captures for each device op."""
+    left = list(others)
+    for op in ops:
+        same = next((i for i, other in enumerate(left) if other["op"] == op["op"]), None)
+        if same is not None:
+            op["buffers"] = max(op["buffers"], left.pop(same)["buffers"])
 
 
 def _keeping(make: Any) -> Any:

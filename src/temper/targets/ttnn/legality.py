@@ -12,7 +12,6 @@ from temper.program.memory_plan import plan as memory_plan
 from temper.targets.ttnn.client import checked
 from temper.targets.ttnn.codes import device_codes
 from temper.targets.ttnn.environment import Environment
-from temper.targets.ttnn.plan import CallPlan
 from temper.targets.ttnn.target import plan_of, server
 
 
@@ -30,13 +29,18 @@ class OpVerdict:
 
 @dataclass(frozen=True)
 class Legality:
-    """One program before ttnn. Peaks are bytes of a core's SRAM and of all DRAM, ours and its."""
+    """One program before ttnn. Peaks are ours and ttnn's: bytes of a core's SRAM, of all DRAM.
+
+    ``sram`` is tensors with the circular buffers of the op that runs, ``tensors`` what the
+    allocator holds of SRAM.
+    """
 
     program: str
     chip: str
     mocked: bool
     verdicts: tuple[OpVerdict, ...]
     sram: tuple[int, int] = (0, 0)
+    tensors: tuple[int, int] = (0, 0)
     dram: tuple[int, int] = (0, 0)
 
     @property
@@ -56,6 +60,10 @@ class Legality:
             "legal": self.legal,
             "counts": self.counts,
             "sram_peak_bytes_per_core": {"planned": self.sram[0], "ttnn": self.sram[1]},
+            "sram_tensor_peak_bytes_per_core": {
+                "planned": self.tensors[0],
+                "ttnn": self.tensors[1],
+            },
             "dram_peak_bytes": {"planned": self.dram[0], "ttnn": self.dram[1]},
             "ops": [
                 {f: getattr(v, f) for f in ("op", "kind", "label", "source", "verdict", "message")}
@@ -76,8 +84,10 @@ def check(
         for r in reply["setup"]
     ]
     found += [_verdict(program, record) for record in reply["steps"]]
-    sram, dram = ((0, 0), (0, 0)) if not memory else _peaks(program, plan, reply["steps"])
-    return Legality(program.name, program.chip, environment.mocked, tuple(found), sram, dram)
+    sram, tensors, dram = _peaks(program, reply) if memory else ((0, 0),) * 3
+    return Legality(
+        program.name, program.chip, environment.mocked, tuple(found), sram, tensors, dram
+    )
 
 
 def _verdict(program: Program, record: dict[str, Any]) -> OpVerdict:
@@ -93,19 +103,24 @@ def _verdict(program: Program, record: dict[str, Any]) -> OpVerdict:
     )
 
 
-def _peaks(
-    program: Program, plan: CallPlan, records: list[dict[str, Any]]
-) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Peaks of our memory plan and of ttnn's allocator: tensors and circular buffers."""
+def _peaks(program: Program, reply: dict[str, Any]) -> tuple[tuple[int, int], ...]:
+    """Peaks of SRAM, of tensors in it and of DRAM, each by our memory plan and by ttnn.
+
+    A step that was refused is left out; peaks of a whole call come with a program without one.
+    """
     ours = memory_plan(program)
     banks = get(program.chip).dram_banks
-    sram = dram = 0
-    for record in records:
-        if "before" not in record:
-            continue
-        buffers = record.get("sram_buffers") or 0
-        during = record["before"]["sram"] + record.get("peak_sram_new", 0)
-        sram = max(sram, during, record["after"]["sram"] + buffers)
-        dram = max(dram, record["after"]["dram"])
-    timeline = ours.timeline
-    return (ours.sram_high_water, sram), (timeline.dram_high_water_bytes * banks, dram * banks)
+    whole = {"sram": 0, "dram": 0}
+    buffers = 0
+    for record in (r for r in reply["steps"] if "during" in r):
+        before, during = record["before"], record["during"]
+        whole = {where: max(whole[where], before[where] + during[where]) for where in whole}
+        used = (before["sram"] + op["sram"] + op["buffers"] for op in during["ops"])
+        buffers = max(buffers, *used, before["sram"])
+    whole = reply.get("peaks", whole)
+    tensors = max((step.sram_tensor_bytes for step in ours.steps), default=0)
+    return (
+        (ours.sram_high_water, max(buffers, whole["sram"])),
+        (tensors, whole["sram"]),
+        (ours.timeline.dram_high_water_bytes * banks, whole["dram"] * banks),
+    )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from temper.chips import get
 from temper.program import Op, Program, TensorSpec
-from temper.program.simulate import resident_values, storage
+from temper.program.simulate import resharded_inside, resident_values, storage
+from temper.program.tensor import TILE
 from temper.targets.fold import sent_values
 from temper.targets.ttnn import (
     table_data,  # noqa: F401  (each module registers its rows)
@@ -32,7 +34,8 @@ from temper.targets.ttnn.table_window import prepare_bias, prepare_weight, raw_w
 _WINDOWS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
 _CONVOLUTIONS = frozenset({"Conv2d", "ConvTranspose2d"})
 # Kinds whose call runs other ops of the program as well.
-_CALLERS = _WINDOWS | {"Reduce"}
+_FILLED = frozenset({"Reduce", "Gather", "Sort", "TopK"})
+_CALLERS = _WINDOWS | _FILLED | {"Sdpa"}
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,9 @@ class _Planner:
             return
         if all(op.kind in _CONVOLUTIONS and op.inputs.index(name) == 2 for op in readers):
             return  # a bias, with its convolution
+        if kinds == {"GroupNorm"}:  # rows of a tile's width
+            rows = (1, 1, math.prod(spec.shape) // TILE, TILE)
+            spec = replace(spec, shape=rows, layout="row_major")
         self.made.constants.append(Upload(name, name, spec.shape, spec))
 
     def _consumer(self, prepare: Op) -> Op:
@@ -268,21 +274,19 @@ class _Planner:
         if op.kind in ("Halo", "Move"):
             return True
         readers = [self.program.ops[i].kind for i in self.readers.get(op.outputs[0], [])]
-        wanted = {"InterleavedToSharded": ["Halo"], "FillPad": ["Reduce"]}.get(op.kind)
-        if op.kind == "Reshard" and readers == ["Halo"]:
-            # A convolution keeps its operand's cores, or reshards it by itself for other ones.
-            halo = self.program.ops[self.readers[op.outputs[0]][0]]
-            before, after = self.program.spec(op.outputs[0]), self.program.spec(halo.outputs[0])
-            same = before.memory.grid == after.memory.grid
-            return not same and self._window_of(op.outputs[0]).kind != "Pool2d"
-        if op.kind == "InterleavedToSharded" and readers == ["Halo"]:
-            # Averages of whole images are refused from DRAM: their shards are made for them.
-            return not _whole_average(self._window_of(op.outputs[0]))
-        return wanted is not None and readers == wanted
+        if op.kind in ("InterleavedToSharded", "Reshard") and readers == ["Halo"]:
+            return resharded_inside(self.program, op, self._halo_of(op), self._window_of(op))
+        if op.kind == "Reduce":
+            return bool(op.attr("inner"))
+        readers_that_do = {"FillPad": _FILLED, "ScaleMask": {"Sdpa"}}.get(op.kind, set())
+        return bool(readers) and set(readers) <= readers_that_do
 
-    def _window_of(self, name: str) -> Op:
-        """The window that a tensor is made for."""
-        op = self.program.ops[self.readers[name][0]]
+    def _halo_of(self, op: Op) -> Op:
+        return self.program.ops[self.readers[op.outputs[0]][0]]
+
+    def _window_of(self, op: Op) -> Op:
+        """The window that an op makes its result for."""
+        op = self._halo_of(op)
         while op.kind in ("Halo", "Move"):
             op = self.program.ops[self.readers[op.outputs[0]][0]]
         return op
@@ -299,10 +303,12 @@ class _Planner:
         program = self.program
         names = op.inputs
         if op.kind in _CALLERS:
-            names = (self._given(names[0]), *names[1:])
-        last = bool(names) and program.spec(names[0]).memory.sharded
+            names = tuple(self._given(name) for name in names)
+        last = bool(names) and program.spec(names[0]).memory.buffer == "sram"
         last = last and self._dies_with(names[0], ops)
         inside = frozenset(program.ops[i].kind for i in ops)
+        # A convolution that may free what it reshards moves the copy: one device op more.
+        last = last and not inside & {"InterleavedToSharded", "Reshard"}
         row = OpRow(op, program, self.chip, names, self.renamed, last=last, inside=inside)
         inner = [name for i in ops for name in (*program.ops[i].inputs, *program.ops[i].outputs)]
         dead = [
@@ -339,12 +345,7 @@ class _Planner:
             return (Call(op.outputs, self._prepared_now(row)),)
         if op.kind not in TABLE:
             raise refused(row, "the table has no row for it")
-        made = Call(() if op.info.in_place else op.outputs, TABLE[op.kind](row))
-        if _whole_average(op) and row.out.memory.sharded:
-            # ttnn takes another kernel for it, which leaves its result interleaved.
-            back = Make("ttnn.to_memory_config", (Ref(op.outputs[0]), memory_config(row.out)))
-            return (made, Call(op.outputs, back))
-        return (made,)
+        return (Call(() if op.info.in_place else op.outputs, TABLE[op.kind](row)),)
 
     def _prepared_now(self, row: OpRow) -> Make:
         """Level 0 prepares weights at every call."""
@@ -357,10 +358,3 @@ class _Planner:
         raw = f"{op.outputs[0]}__host"
         self.made.constants.append(Upload(raw, op.outputs[0], spec.shape, spec, on_host=True))
         return Make("ttnn.to_device", (Ref(raw), DEVICE), {"memory_config": memory_config(spec)})
-
-
-def _whole_average(op: Op) -> bool:
-    """An average over whole images."""
-    if op.kind != "Pool2d" or op.attr("function") != "avg":
-        return False
-    return list(op.attr("kernel")) == [op.attr("in_h"), op.attr("in_w")]

@@ -181,5 +181,9 @@ class Server:
         setup = inspection.load(program, constants)
         program.upload(inputs)
         records = inspection.inspect(program, memory=message["memory"])
+        reply: dict[str, Any] = {"setup": setup, "steps": records}
+        wrong = setup or any(r["verdict"] in ("refused", "differs") for r in records)
+        if message["memory"] and not wrong:
+            reply["peaks"] = inspection.peaks(program, inputs)
         program.values.clear()
-        return {"setup": setup, "steps": records}, []
+        return reply, []

@@ -201,7 +201,9 @@ def reduce(row: OpRow) -> Make:
     function = row.attr("function")
     if function not in _REDUCTIONS:
         raise refused(row, f"no reduction {function!r}")
-    dims = [int(d) for d in row.attr("dims")]
+    half = next((op for op in row.program.ops if row.op.inputs[0] in op.outputs), None)
+    first = half.attr("dims") if half and half.kind == "Reduce" and half.attr("inner") else []
+    dims = sorted(int(d) for d in (*first, *row.attr("dims")))
     kwargs: dict[str, Any] = {"keepdim": bool(row.attr("keepdim")), "memory_config": row.memory}
     if function == "prod":
         if len(dims) != 1:

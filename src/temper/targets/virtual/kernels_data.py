@@ -62,6 +62,7 @@ def in_place_or_new(b: Emitter, op: Op, *positions: int) -> Tensor:
     "Halo",
     "Move",
     "FillPad",
+    "ScaleMask",
     "Typecast",
     "Tilize",
     "Untilize",

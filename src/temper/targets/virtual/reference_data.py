@@ -18,8 +18,8 @@ Specs = list[TensorSpec]
 
 
 @reference(
-    "Halo", "Move", "FillPad", "Typecast", "Tilize", "Untilize", "InterleavedToSharded",
-    "ShardedToInterleaved", "Reshard", "Copy", "Reshape",
+    "Halo", "Move", "FillPad", "ScaleMask", "Typecast", "Tilize", "Untilize",
+    "InterleavedToSharded", "ShardedToInterleaved", "Reshard", "Copy", "Reshape",
 )  # fmt: skip
 def _same(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
     return [inputs[0].reshape(specs[0].shape)]
