@@ -51,6 +51,27 @@ def test_block_floats_keep_a_residual_network_exact_enough(model, level):
     assert pcc(wanted, got) >= 0.99
 
 
+def test_block_floats_of_few_phases_keep_a_calibrated_network_at_099():
+    torch.manual_seed(0)
+    steps: list[nn.Module] = [nn.Conv2d(3, 32, 7, 2, 3, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
+    for _ in range(6):
+        steps += [nn.Conv2d(32, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()]
+    net = nn.Sequential(*steps, nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(512, 100))
+    images = nn.functional.interpolate(torch.randn(16, 3, 8, 8), size=48, mode="bilinear")
+    for module in net.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None  # the mean of what is seen: statistics of these images
+    with torch.no_grad():
+        net.train()(images)
+        wanted = net.eval()(images[:4])
+        compiled = temper.compile(
+            net.to(torch.bfloat16), level=2, activation_dtype="bfloat8_b",
+            conv_weight_dtype="bfloat8_b", math_fidelity="LoFi",
+        )  # fmt: skip
+        got = compiled(images[:4].to(torch.bfloat16))
+    assert pcc(wanted, got) >= 0.99
+
+
 def test_convolution_weights_take_their_own_option_and_not_the_matmuls(model):
     def formats(**options: str) -> dict[str, set[str]]:
         lowered = compile_model(

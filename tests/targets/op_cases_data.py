@@ -75,6 +75,13 @@ DATA: list[Case] = [
         {"step": [2, 2], "padding": [3, 0, 1, 3], "channels": 4},
         exact=True,
     ),
+    Case(
+        "FoldImage",
+        ((3, 3, 8, 12),),
+        ((1, 1, 12, 48),),
+        {"step": [4, 4], "channels": 3, "images": [1, 3]},
+        exact=True,
+    ),
     Case("Pad", ((5, 19),), ((8, 24),), {"pads": [[1, 2], [0, 5]], "value": 1.5}, exact=True),
     Case("Permute", ((2, 5, 19, 3),), ((2, 3, 5, 19),), {"dims": [0, 3, 1, 2]}, exact=True),
     Case("Transpose", ((5, 19),), ((19, 5),), {"dims": [0, 1]}, exact=True),

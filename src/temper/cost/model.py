@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -74,7 +75,7 @@ def _estimate(
     if op.kind == "Host":
         return _host_op(inputs, outputs, chip)
     if on_host(op, inputs):
-        return _on_the_way_up(op, outputs[0], chip)
+        return _on_the_way_up(op, inputs[0], outputs[0], chip)
     work = Work(op, inputs, outputs, chip, known)
     timed, best = _fastest(work)
     outrun = chip.architecture.outruns
@@ -224,9 +225,12 @@ def join(terms: Physics, table: Family, factors: Factors) -> tuple[float, str]:
 
 
 # Work on an input before it is sent; a reshape changes nothing but the pages that are written.
-def _on_the_way_up(op: Op, out: TensorSpec, chip: Chip) -> OpCost:
+def _on_the_way_up(op: Op, x: TensorSpec, out: TensorSpec, chip: Chip) -> OpCost:
     """An input that the host brings into another order, and its transfer when it leaves."""
-    time_ns = host.fold_ns(out) if op.kind == "FoldImage" else 0.0
+    time_ns = 0.0
+    if op.kind == "FoldImage":
+        first, end = op.attr("images") or (0, x.shape[0])
+        time_ns = host.fold_ns(math.prod((end - first, *x.shape[1:])))
     if out.memory.buffer != "host":
         time_ns += host.transfer_ns(chip, out, to_device=True)
     return OpCost(time_ns, time_ns * 0.5, time_ns * 2.0, 0.0, "host", 0, {}, "", True)

@@ -42,6 +42,12 @@ def _load_native() -> ModuleType | None:
 
 native: ModuleType | None = _load_native()
 
+if TYPE_CHECKING or native is None or not hasattr(native, "fold_ptr"):
+    # A library that was built before the fold was written serves all others.
+    from temper.kernels.pure import fold_ptr
+else:
+    fold_ptr = native.fold_ptr
+
 if TYPE_CHECKING or native is None:
     from temper.kernels.pure import (
         add_round_bf16_ptr,
@@ -70,6 +76,7 @@ else:
 __all__ = [
     "FORMAT_CODES",
     "add_round_bf16_ptr",
+    "fold_ptr",
     "mask_bits_ptr",
     "native",
     "pack_ptr",

@@ -6,6 +6,7 @@ namespace nb = nanobind;
 void bind_eltwise(nb::module_ &m);
 void bind_etl(nb::module_ &m);
 void bind_etl_parquet_write(nb::module_ &m);
+void bind_fold(nb::module_ &m);
 void bind_formats(nb::module_ &m);
 
 NB_MODULE(_native, m) {
@@ -15,5 +16,6 @@ NB_MODULE(_native, m) {
     bind_eltwise(m);
     bind_etl(m);
     bind_etl_parquet_write(m);
+    bind_fold(m);
     bind_formats(m);
 }

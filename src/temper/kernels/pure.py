@@ -204,6 +204,24 @@ def _from_faces(faces: Array) -> Array:
     return image.reshape(32, tiles * 32)
 
 
+def fold_ptr(
+    src: int, dst: int, size: int, images: int, channels: int, height: int, width: int, down: int,
+    across: int, top: int, left: int, rows: int, columns: int, deep: int,
+) -> None:  # fmt: skip
+    """Images in blocks of (down, across), channels last; elements of 2 or 4 bytes."""
+    kind = np.uint16 if size == 2 else np.uint32
+    x = _bytes(src, size * images * channels * height * width).view(kind)
+    count = images * rows * columns * down * across * deep
+    out = _bytes(dst, size * count).view(kind)
+    below, right = rows * down - top - height, columns * across - left - width
+    padded = np.pad(
+        x.reshape(images, channels, height, width),
+        ((0, 0), (0, deep - channels), (top, below), (left, right)),
+    )
+    blocks = padded.reshape(images, deep, rows, down, columns, across)
+    out[:] = blocks.transpose(0, 2, 4, 3, 5, 1).ravel()
+
+
 @dataclass(frozen=True)
 class _Run:
     """Neighbouring tiles of one tile row; ``first_row`` counts over all batches."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from temper.chips import Chip
+from temper.program.allocator import DEFAULT_L1_SMALL_BYTES
 from temper.program.conv_config import ConvConfig, Window, choose, shard_bytes, window_of
 from temper.program.op import Op
 from temper.program.tensor import TILE, TILE_BYTES, Sharding, TensorSpec, ceil_div
 
 Specs = Sequence[TensorSpec]
-# Share of SRAM that one window may use by itself; the rest covers small tables and alignment.
-WINDOW_SHARE = 0.95
+# Share of SRAM that one window may use by itself; the rest covers alignment.
+_WINDOW_SHARE = 0.95
 _SCHEMES: tuple[Sharding, ...] = ("height", "block", "width")
 
 
@@ -83,7 +84,13 @@ def needs_move(
     """
     shard, halo, result = _own_bytes(config, x, out, pool=pool)
     below = result if result > shard else 0
-    return shard + halo + below + config.circular_bytes > chip.sram_usable_bytes * WINDOW_SHARE
+    return shard + halo + below + config.circular_bytes > _budget(chip)
+
+
+def _budget(chip: Chip) -> float:
+    """Bytes per core that one window may use: what the region of index tables leaves."""
+    room = chip.sram_usable_bytes
+    return min(room * _WINDOW_SHARE, room - DEFAULT_L1_SMALL_BYTES)
 
 
 def _own_bytes(
@@ -114,7 +121,7 @@ def _fitted(
     split: tuple[int, int] | None = None,
 ) -> ConvConfig | None:
     """The scheme with the largest activation block that fits, or None."""
-    budget = chip.sram_usable_bytes * WINDOW_SHARE
+    budget = _budget(chip)
     config = _choose(op, window, inputs, out, chip, sharding, 0, split)
     if window.pool or op.kind != "Conv2d":
         fits = own_peak_bytes(config, inputs[0], out, pool=window.pool) <= budget

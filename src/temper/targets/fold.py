@@ -7,23 +7,33 @@ from typing import Any
 
 import numpy as np
 
+from temper.kernels import fold_ptr
 from temper.program import Op, Program
 
 Array = np.ndarray[Any, Any]
 
 
+def fold_to(op: Op, x: int, out: int, size: int, shape: Sequence[int]) -> None:
+    """Do a FoldImage op from one contiguous buffer to another, given by their addresses.
+
+    ``shape`` is that of all images, (N, C, H, W); elements have 2 or 4 bytes.
+    """
+    images, channels, height, width = shape
+    first, end = op.attr("images") or (0, images)
+    (down, across), (top, bottom, left, right) = op.attr("step"), op.attr("padding")
+    fold_ptr(
+        x + first * channels * height * width * size, out, size, end - first, channels, height,
+        width, down, across, top, left, (top + height + bottom) // down,
+        (left + width + right) // across, op.attr("channels"),
+    )  # fmt: skip
+
+
 def fold_image(op: Op, x: Array, shape: Sequence[int]) -> Array:
     """What a FoldImage op makes of an (N, C, H, W) array, in the given shape."""
-    first, end = op.attr("images") or (0, x.shape[0])
-    x = x[first:end]
-    n, c, _, _ = x.shape
-    (down, across), channels = op.attr("step"), op.attr("channels")
-    top, bottom, left, right = op.attr("padding")
-    padded = np.pad(x, ((0, 0), (0, channels - c), (top, bottom), (left, right)))
-    rows, columns = padded.shape[2] // down, padded.shape[3] // across
-    blocks = padded.reshape(n, channels, rows, down, columns, across)
-    folded: Array = blocks.transpose(0, 2, 4, 3, 5, 1).reshape(tuple(shape))
-    return folded
+    given = np.ascontiguousarray(x)
+    out = np.empty(tuple(shape), x.dtype)
+    fold_to(op, given.ctypes.data, out.ctypes.data, x.itemsize, x.shape)
+    return out
 
 
 def folded_inputs(program: Program) -> dict[str, list[tuple[str, Op]]]:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from temper.program import Op
 from temper.program.tensor import BLOCK_FORMATS, INTEGER_FORMATS
+from temper.targets.fold import fold_to
 from temper.targets.virtual import native
 from temper.targets.virtual.builder import Emitter, kernel
 from temper.targets.virtual.values import holds, to_integer
@@ -144,22 +145,12 @@ def pad(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
 @kernel("FoldImage")
 def fold_image(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     """Rule: exact; padding is zero."""
-    first, end = op.attr("images") or (0, inputs[0].shape[0])
-    x = inputs[0][first:end]
-    n, c, height, width = x.shape
-    (down, across), channels = op.attr("step"), op.attr("channels")
-    top, bottom, left, right = op.attr("padding")
-    rows, columns = (top + height + bottom) // down, (left + width + right) // across
-    out = b.output(op)
-    whole = out.view(n, rows, columns, down, across, channels).permute(0, 5, 1, 3, 2, 4)
-    padded = b.empty((n, c, rows * down, columns * across))
-    inner = padded.narrow(2, top, height).narrow(3, left, width)
-    b.emit(partial(padded.fill_, 0.0))
-    b.emit(native.strided_copy(inner, x))
-    if channels > c:
-        b.emit(partial(out.fill_, 0.0))
-    blocks = padded.view(n, c, rows, down, columns, across)
-    b.emit(partial(whole.narrow(1, 0, c).copy_, blocks))
+    x, out = inputs[0], b.output(op)
+    if not x.is_contiguous():
+        held = b.empty(tuple(x.shape))
+        b.emit(native.strided_copy(held, x))
+        x = held
+    b.emit(lambda: fold_to(op, x.data_ptr(), out.data_ptr(), x.element_size(), tuple(x.shape)))
     b.finish(out, b.spec(op.outputs[0]).format)
     return [out]
 

@@ -9,7 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from temper.program import Op, TensorSpec
-from temper.targets.fold import fold_image
 from temper.targets.virtual.reference_table import Rules, reference
 
 Array = NDArray[Any]
@@ -54,7 +53,15 @@ def _pad(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
 
 @reference("FoldImage")
 def _fold_image(op: Op, inputs: Arrays, specs: Specs, rules: Rules) -> Arrays:
-    return [fold_image(op, inputs[0], specs[0].shape)]
+    first, end = op.attr("images") or (0, inputs[0].shape[0])
+    (down, across), channels = op.attr("step"), op.attr("channels")
+    top, bottom, left, right = op.attr("padding")
+    x = inputs[0][first:end]
+    more = ((0, 0), (0, channels - x.shape[1]), (top, bottom), (left, right))
+    padded = np.pad(x, more)
+    rows, columns = padded.shape[2] // down, padded.shape[3] // across
+    blocks = padded.reshape(-1, channels, rows, down, columns, across)
+    return [blocks.transpose(0, 2, 4, 3, 5, 1).reshape(specs[0].shape)]
 
 
 @reference("Repeat")
