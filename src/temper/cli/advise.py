@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,6 +12,9 @@ from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.progress import progress, quiet_option
 from temper.cli.values import Number, Whole, kept_chip
 from temper.files import check_writable
+
+if TYPE_CHECKING:
+    from temper.tuning.advise import Advice
 
 
 @click.command(
@@ -54,7 +59,7 @@ def command(
     """What to do with MODEL (file.py:callable): settings, boards, limits, and what comes next."""
     from temper.options import unless_set
     from temper.tuning.advise import BOARDS, advise
-    from temper.tuning.advise_page import COLUMNS, memory_text, rows, settings_text, write
+    from temper.tuning.advise_page import write
 
     if page:
         check_writable(page.parent)
@@ -75,7 +80,15 @@ def command(
         write(advice, page)
     if as_json:
         emit_json(advice)
-        return
+    else:
+        _show(advice, model, page)
+    if advice.interrupted:
+        sys.exit(130)
+
+
+def _show(advice: Advice, model: str, page: Path | None) -> None:
+    from temper.tuning.advise_page import COLUMNS, memory_text, rows, settings_text
+
     out = console()
     out.print(table(f"advice for {model}", COLUMNS, rows(advice),
                     right=["batch", "samples/s", "call", "accuracy", "over level 0"],

@@ -13,6 +13,7 @@ from temper.cli.bench_modelled import show_micro, show_workload
 from temper.cli.language import bench_language
 from temper.cli.model import compile_options, target_option
 from temper.cli.output import console, emit_json, json_option
+from temper.cli.progress import terminable
 from temper.cli.values import Number, Share, Whole, kept_chip, named_values
 from temper.errors import TemperError, UsageError
 from temper.files import check_writable
@@ -128,12 +129,12 @@ def command(
         subjects.append(
             subject(model, options={**options, **named_values("--versus", versus)}, batch=batch)
         )
-    with console(stderr=True).status("loading") as status:
+    with terminable(), console(stderr=True).status("loading") as status:
         results = bench_all(subjects, trials, iterations, seconds, ranges, progress=status.update)
     first = results[0]
     verdicts = baseline.against(first, base, share) if base else []
     refused = any(r.refused for r in results) and (bool(versus) or bool(base))
-    if save_to and not first.refused:
+    if save_to and not first.refused and not first.interrupted:
         baseline.save(first, save_to, model)
     calls = [[v for t in r.samples_ns for v in t] for r in results]
     compared = compare(calls[0], calls[1]) if versus else None
@@ -156,7 +157,7 @@ def command(
         if compared:
             show_versus(out, results[0], results[1], compared, refused)
         show_verdicts(out, verdicts, share)
-        if save_to and not first.refused:
+        if save_to and not first.refused and not first.interrupted:
             out.print(f"baseline: {save_to}; next: temper bench {model} --against {save_to}")
     if save_to and first.refused:
         raise TemperError(
@@ -164,6 +165,9 @@ def command(
             found=next(f.text for f in first.findings if f.refuse),
             try_=["a quieter host", "more --iterations"],
         )
+    if first.interrupted:
+        click.echo(f"temper: interrupted after {first.wall.trials} of {trials} trials", err=True)
+        sys.exit(130)
     bad = {"ms": "above"}
     outside = any(judgement == bad.get(e.unit, "below") for e, judgement in first.expected)
     if refused or outside or any(v.failed for v in verdicts):

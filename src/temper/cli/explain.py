@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -98,11 +99,13 @@ def command(
         waterfall(ladder.rungs, f"{model} on {board.name}", picture)
     if as_json:
         emit_json({"model": model, **ladder.as_dict()})
-        return
-    out = console()
-    show_ladder(out, ladder, f"{model} on a virtual {board.name}")
-    if picture and ladder.rungs:
-        out.print(f"waterfall: {picture}")
+    else:
+        out = console()
+        show_ladder(out, ladder, f"{model} on a virtual {board.name}")
+        if picture and ladder.rungs:
+            out.print(f"waterfall: {picture}")
+    if ladder.interrupted:
+        sys.exit(130)
 
 
 def rung_line(rung: Rung) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +21,23 @@ _PLAIN_SECONDS = 10.0
 def quiet_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """``--quiet`` as every long command has it."""
     return click.option("-q", "--quiet", is_flag=True, help="Say nothing while it runs.")(function)
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Take SIGTERM as Ctrl-C until the block ends, so that what was found is kept and shown."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 class Said:
@@ -38,7 +57,13 @@ class Said:
 
 @contextlib.contextmanager
 def progress(name: str, quiet: bool = False) -> Iterator[Said]:
-    """Tell about long work until the block ends."""
+    """Tell about long work until the block ends; SIGTERM ends it as Ctrl-C does."""
+    with terminable(), _told(name, quiet) as said:
+        yield said
+
+
+@contextlib.contextmanager
+def _told(name: str, quiet: bool) -> Iterator[Said]:
     if quiet:
         yield Said(name, lambda text: None, lambda text: None)
         return

@@ -11,6 +11,7 @@ import click
 from temper import chips
 from temper.cli.model import option_pairs
 from temper.cli.output import console, emit_json, json_option, table
+from temper.cli.progress import terminable
 from temper.cli.values import Number, Picture, Whole, kept_chip, named_values
 from temper.errors import UsageError
 from temper.files import check_writable
@@ -194,7 +195,7 @@ def _tune(
         "floors": wanted, "objective": objective, "batches": _numbers(batches), "dtype": dtype,
         "samples": samples, "options": options, "study": study, "label": model,
     }  # fmt: skip
-    with console(stderr=True).status("loading") as status:
+    with terminable(), console(stderr=True).status("loading") as status:
         if replay is not None:
             trial, figures = replay_trial(model, chip, replay, progress=status.update, **settings)
             if as_json:

@@ -100,8 +100,14 @@ class Advice:
     refused: Mapping[str, str] = field(default_factory=dict)  # boards that cannot, and why
     seconds: float = 0.0  # measured on this host
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C or SIGTERM came before the last rung."""
+        return any(board.ladder.interrupted for board in self.boards)
+
     def as_dict(self) -> dict[str, Any]:
-        return {**self.__dict__, "boards": list(self.boards), "clock": "modelled"}
+        return {**self.__dict__, "boards": list(self.boards), "clock": "modelled",
+                "interrupted": self.interrupted}  # fmt: skip
 
 
 def advise(
@@ -136,6 +142,9 @@ def advise(
             refused[name] = "; ".join((*ladder.notes, *ladder.skipped)) or "nothing was tried"
         else:
             made.append(_board(name, ladder, ladder.best))
+        if ladder.interrupted:
+            refused |= dict.fromkeys(names[number + 1 :], "interrupted")
+            break
     if not made:
         raise TemperError(
             "no board keeps the floor in the time given",

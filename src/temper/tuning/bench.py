@@ -60,6 +60,7 @@ class Bench:
     findings: tuple[Smell, ...] = ()
     expected: tuple[tuple[Expected, str], ...] = ()  # with below | within | above
     cards: tuple[dict[str, Any], ...] = field(default=())
+    interrupted: bool = False  # Ctrl-C or SIGTERM came before the last trial
 
     @property
     def samples_per_s(self) -> float:
@@ -137,10 +138,7 @@ def bench_all(
         compiles = [s.compiled.compiles if s.compiled else 0 for s in subjects]
         samples: list[list[tuple[float, ...]]] = [[] for _ in subjects]
         with CardRecorder() as recorder:
-            for trial in range(trials):
-                progress(f"trial {trial + 1} of {trials}")
-                for index, one in enumerate(subjects):
-                    samples[index].append(_timed(one, counts[index]))
+            interrupted = _take(subjects, counts, trials, samples, progress)
     results = []
     for index, one in enumerate(subjects):
         compiled = (one.compiled.compiles if one.compiled else 0) - compiles[index]
@@ -161,10 +159,32 @@ def bench_all(
             _modelled(costs[index]),
             tuple(found),
             cards=tuple(recorder.summary()),
+            interrupted=interrupted,
         )
         judged = tuple((e, e.judge(_figure(result, e.unit))) for e in expected)
         results.append(Bench(**{**result.__dict__, "expected": judged}))
     return results
+
+
+def _take(
+    subjects: Sequence[Subject],
+    counts: Sequence[int],
+    trials: int,
+    samples: list[list[tuple[float, ...]]],
+    progress: Callable[[str], None],
+) -> bool:
+    """Time the trials; whether the user ended them early. Two of each are the least to keep."""
+    for trial in range(trials):
+        progress(f"trial {trial + 1} of {trials}")
+        try:
+            made = [_timed(one, count) for one, count in zip(subjects, counts, strict=True)]
+        except KeyboardInterrupt:
+            if trial < 2:
+                raise
+            return True
+        for taken, times in zip(samples, made, strict=True):
+            taken.append(times)
+    return False
 
 
 def _figure(result: Bench, unit: str) -> float:

@@ -42,6 +42,7 @@ class Ladder:
     floor: str = ""
     skipped: list[str] = field(default_factory=list)  # rungs that were not tried, and why
     notes: list[str] = field(default_factory=list)
+    interrupted: bool = False  # Ctrl-C or SIGTERM came before the last rung
     cast: str = ""  # what to know about casting a float32 model
     costs: dict[str, list[ProgramCost]] = field(default_factory=dict)  # by rung
     programs: dict[str, list[Program]] = field(default_factory=dict)  # by rung
@@ -69,7 +70,7 @@ class Ladder:
         return {
             "chip": self.chip, "clock": "modelled", "floor": self.floor, "rungs": self.rungs,
             "best": self.best and self.best.name, "skipped": self.skipped, "notes": self.notes,
-            "cast": self.cast,
+            "cast": self.cast, "interrupted": self.interrupted,
         }  # fmt: skip
 
 
@@ -124,6 +125,18 @@ class _Climb:
         self._accuracy = accuracy
 
     def climb(self) -> Ladder:
+        """All rungs, or those that were there when the user ended it."""
+        try:
+            self._climb()
+        except KeyboardInterrupt:
+            if not self.ladder.rungs:
+                raise
+            self.ladder.interrupted = True
+            self.ladder.skipped.append("what comes after: interrupted")
+        self._finish()
+        return self.ladder
+
+    def _climb(self) -> None:
         first = (self.given or 1) if self.scalable else None
         self._judge_by()
         level = "optimization_level"
@@ -140,8 +153,6 @@ class _Climb:
             self._batch()
         for fmt in FORMATS:
             self._on_top(f"{fmt} weights", {"experimental_weight_dtype": fmt}, lossy=True)
-        self._finish()
-        return self.ladder
 
     def _judge_by(self) -> None:
         if not self._accuracy:
