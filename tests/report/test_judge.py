@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,42 @@ def test_a_norm_on_one_core_is_told_to_use_more(tmp_path: Path) -> None:
     assert "1 of 64 cores" in best.why
     assert "ttnn." in best.paste  # no compiler wrote this file
     assert best.gain_ns > 0.5 * 3_000_000
+
+
+def test_a_matmul_with_a_poor_config_is_told_a_better_one(tmp_path: Path) -> None:
+    """2048 x 2048 x 2048 in blocks one tile deep, subblocks of one tile, on the whole grid."""
+    tensors = ("INPUT_0", "INPUT_1", "OUTPUT_0")
+    dims = ",".join(f"{p}_{d}_PAD[LOGICAL]" for p in tensors for d in "WZYX")
+    words = ",".join(f"{p}_{w}" for p in tensors for w in ("LAYOUT", "DATATYPE", "MEMORY"))
+    config = (
+        "{'program_config': 'MatmulMultiCoreReuseMultiCastProgramConfig("
+        "compute_with_storage_grid_size=(x=8;y=8);in0_block_w=1;out_subblock_h=1;out_subblock_w=1;"
+        "out_block_h=8;out_block_w=8;per_core_M=8;per_core_N=8)'}"
+    )
+    size, place = "1[1],1[1],2048[2048],2048[2048]", "TILE,FLOAT32,DEV_1_DRAM_INTERLEAVED"
+    path = tmp_path / "ops.csv"
+    path.write_text(
+        "OP CODE,OP TYPE,DEVICE ID,DEVICE ARCH,ATTRIBUTES,MATH FIDELITY,CORE COUNT,"
+        f"AVAILABLE WORKER CORE COUNT,DEVICE KERNEL DURATION [ns],{dims},{words}\n"
+        f"MatmulDeviceOperation,tt_dnn_device,0,wormhole_b0,{config},HiFi2,64,64,2000000,"
+        f"{size},{size},{size},{place},{place},{place}\n"
+    )
+    _, judged = judge(read_ops_csv(path))
+    advice = {item.title: item for item in advise_table(*judge(read_ops_csv(path)))}
+    better = advice["a better matmul program config"]
+    found = re.search(r"in0_block_w=(\d+).*per_core_M=(\d+), per_core_N=(\d+)", better.paste)
+    assert found, better.paste
+    depth, rows, columns = map(int, found.groups())
+    assert better.paste.startswith(
+        "program_config=ttnn.MatmulMultiCoreReuseMultiCastProgramConfig("
+    )
+    assert depth > 1
+    assert 64 % depth == 0
+    assert rows * columns * 64 >= 64 * 64  # the grid holds every tile of the result
+    assert 0.01 < better.share < 0.9
+    assert "modelled" in better.basis
+    assert "bfloat16 instead of float32" in advice
+    assert judged[0].cores == 64
 
 
 @pytest.mark.parametrize(

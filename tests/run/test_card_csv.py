@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +15,7 @@ from hypothesis import strategies as st
 from temper.errors import BadFileError
 from temper.report.advise import advise_profile
 from temper.report.summary import group_by, summarise, top_ops
-from temper.report.writers import write_ops_csv
+from temper.report.writers import write_ops_csv, write_run
 from temper.run.card_csv import read_ops_csv
 from temper.run.opening import Profile
 
@@ -219,3 +221,17 @@ def test_any_bytes_may_be_cut_or_inserted(tmp_path: Path, cut: int, junk: bytes,
     path = tmp_path / "ops.csv"
     path.write_bytes((raw[:at] + junk + raw[at:])[:cut])
     check_whole_report(path)
+
+
+def test_reading_a_csv_needs_no_pandas(tmp_path: Path) -> None:
+    """Where it is installed, importing it takes longer than reading a hundred thousand rows."""
+    write_run(samples.run(), tmp_path / "run")
+    code = (
+        "import sys; from pathlib import Path; from temper.run.opening import open_profile; "
+        "open_profile(Path(sys.argv[1])); print(*{'pandas', 'numpy.ma'} & set(sys.modules))"
+    )
+    path = str(tmp_path / "run" / "ops_perf_results_v2.csv")
+    done = subprocess.run(
+        [sys.executable, "-c", code, path], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from temper.chips import FIDELITY_PHASES
 from temper.cost.rows import Row
 from temper.errors import TemperError
+from temper.program.matmul_config import REUSE_1D, REUSE_2D, MatmulConfig
+from temper.program.table.matmul import matmul_configs
 from temper.program.tensor import BLOCK_FORMATS, SRAM, TensorSpec
 from temper.report.accuracy import fidelity_note, weight_format_note
 from temper.report.advice import Advice
@@ -25,9 +27,9 @@ class _Change:
     title: str
     row: Callable[[Judged], Row | None]
     why: str
-    ttnn: str
+    ttnn: str | Callable[[Row], str]  # the line to paste; of the row that gains most
     options: str
-    costs: str = "nothing: the same numbers"
+    costs: Callable[[], str] = lambda: "nothing: the same numbers"
 
 
 def advise_judged(judged: Sequence[Judged], total_ns: float, *, in_ttnn: bool) -> list[Advice]:
@@ -47,14 +49,30 @@ def advise_judged(judged: Sequence[Judged], total_ns: float, *, in_ttnn: bool) -
         name = best.code.removesuffix("DeviceOperation")
         first = f"{name} {best.shape} on {best.cores} of {best.available} cores"
         why = f"{change.why} ({count} runs, most in {first})"
-        paste = change.ttnn if in_ttnn else change.options
+        paste = _paste(change, best, in_ttnn)
         then = total_ns - gain
         made.append(
             Advice(
-                change.title, why, paste, total_ns, then, then, total_ns, change.costs, basis=_BASIS
+                change.title,
+                why,
+                paste,
+                total_ns,
+                then,
+                then,
+                total_ns,
+                change.costs(),
+                basis=_BASIS,
             )
         )
     return made
+
+
+def _paste(change: _Change, item: Judged, in_ttnn: bool) -> str:
+    if isinstance(change.ttnn, str):
+        return change.ttnn if in_ttnn else change.options
+    row = change.row(item)
+    assert row is not None  # it saved time
+    return change.ttnn(row) if in_ttnn else f"{change.options} {change.ttnn(row)}"
 
 
 def _saved(item: Judged, change: _Change) -> float:
@@ -80,6 +98,44 @@ def _more_cores(item: Judged) -> Row | None:
     if cores <= item.cores:
         return None
     return replace(item.row, context=replace(item.row.context, cores=cores))
+
+
+def _program_config(item: Judged) -> Row | None:
+    """The config that the model finds fastest of those that ttnn's rules and deeper blocks give."""
+    row = item.row
+    tensors = (*row.inputs, *row.outputs)
+    told = row.op.kind == "Matmul" and len(row.inputs) > 1 and row.outputs
+    if not told or any(spec.memory.sharded for spec in tensors):
+        return None
+    best: tuple[float, Row] | None = None
+    for config in matmul_configs(row.op, row.inputs, row.outputs, row.chip):
+        attrs = {**row.op.attrs, "config": config.to_attrs()}
+        context = replace(row.context, cores=config.cores)
+        other = replace(row, op=replace(row.op, attrs=attrs), context=context)
+        try:
+            time_ns = item.again(other).kernel_ns
+        except (TemperError, ValueError):
+            continue  # the kernel does not take it
+        if best is None or time_ns < best[0]:
+            best = time_ns, other
+    return best[1] if best else None
+
+
+def _config_code(row: Row) -> str:
+    config = MatmulConfig.from_attrs(row.op.attrs["config"])
+    x, y = config.grid
+    numbers = [
+        f"compute_with_storage_grid_size=({x}, {y})", f"in0_block_w={config.in0_block_w}",
+        f"out_subblock_h={config.out_subblock_h}", f"out_subblock_w={config.out_subblock_w}",
+        f"per_core_M={config.per_core_m}", f"per_core_N={config.per_core_n}",
+    ]  # fmt: skip
+    if config.name == REUSE_1D:
+        numbers += [f"fuse_batch={config.fuse_batch}", f"mcast_in0={config.mcast_in0}"]
+    elif config.name == REUSE_2D:
+        numbers += ["transpose_mcast=False"]
+    if config.name in (REUSE_1D, REUSE_2D):
+        numbers += ["fused_activation=None"]
+    return f"program_config=ttnn.{config.name}ProgramConfig({', '.join(numbers)})"
 
 
 def _in_sram(item: Judged) -> Row | None:
@@ -144,6 +200,13 @@ _CHANGES = (
         _SET % '"optimization_level": "2"',
     ),
     _Change(
+        "a better matmul program config",
+        _program_config,
+        "another program config does the same matmul faster",
+        _config_code,
+        "# the compiler chose the config; in ttnn it would be",
+    ),
+    _Change(
         "activations in SRAM",
         _in_sram,
         "activations lie in DRAM and would fit SRAM",
@@ -156,7 +219,7 @@ _CHANGES = (
         "block-float operands are multiplied at a higher fidelity than their bits need",
         "compute_kernel_config=ttnn.WormholeComputeKernelConfig(math_fidelity=ttnn.MathFidelity.HiFi2)",
         _SET % '"math_fidelity": "hifi2"',
-        fidelity_note("HiFi2"),
+        lambda: fidelity_note("HiFi2"),
     ),
     _Change(
         "bfloat16 instead of float32",
@@ -164,7 +227,7 @@ _CHANGES = (
         "tensors are float32",
         "x = ttnn.typecast(x, ttnn.bfloat16)  # better: load and compute in bfloat16",
         "model = model.to(torch.bfloat16)",
-        weight_format_note("bfloat16"),
+        lambda: weight_format_note("bfloat16"),
     ),
     _Change(
         "weights in bfloat8_b",
@@ -172,6 +235,6 @@ _CHANGES = (
         "weights of matmuls and convolutions are bfloat16",
         "weight = ttnn.from_torch(weight, dtype=ttnn.bfloat8_b, layout=ttnn.TILE_LAYOUT)",
         _SET % '"experimental_weight_dtype": "bfp_bf8"',
-        weight_format_note("bfloat8_b"),
+        lambda: weight_format_note("bfloat8_b"),
     ),
 )

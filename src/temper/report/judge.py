@@ -116,16 +116,19 @@ def judge(table: OpTable) -> tuple[OpTable, list[Judged]]:
     device = np.flatnonzero(table.is_device & (table.number("kernel_ns") > 0))
     groups = _configurations(table, device)
     chip = chips.get(table.arch) if table.arch else chips.get(chips.DEFAULT_CHIP)
-    bounds = [table.text("bound")[row] for row in range(table.rows)] if len(groups) else []
+    bound = table.text("bound")
+    codes, values = bound.codes.copy(), list(bound.values)
+    unsaid = bound.equals("")
     found = []
     for rows in groups[:_MAX_CONFIGURATIONS]:
         judged = _judge(table, rows, chip)
         if judged is None:
             continue
         found.append(judged)
-        for row in rows.tolist():
-            bounds[row] = bounds[row] or judged.bound
-    texts = {**table.texts, "bound": Text.of(bounds)} if found else table.texts
+        if judged.bound not in values:
+            values.append(judged.bound)
+        codes[rows[unsaid[rows]]] = values.index(judged.bound)
+    texts = {**table.texts, "bound": Text(codes, values)} if found else table.texts
     return replace(table, texts=texts), sorted(found, key=lambda item: -item.lost_ns)
 
 

@@ -126,7 +126,9 @@ def _read_columns(
             notes.append(f"{bad} rows with a wrong number of cells left out")
         texts = {name: _text(table.column(name)) for name in wanted if name not in numbers}
         values = {
-            name: table.column(name).to_numpy(zero_copy_only=False).astype(np.float64)
+            name: np.concatenate(
+                [np.zeros(0), *(_values(chunk, np.nan) for chunk in table.column(name).chunks)]
+            )
             for name in numbers
         }
         return Columns(table.num_rows, texts, values)
@@ -199,9 +201,24 @@ def _text(column: pa.ChunkedArray) -> Text:
     combined = column.unify_dictionaries().combine_chunks()
     if isinstance(combined, pa.ChunkedArray):
         combined = combined.chunk(0) if combined.num_chunks else pa.array([], column.type)
-    codes = np.nan_to_num(combined.indices.to_numpy(zero_copy_only=False))
+    codes = _values(combined.indices, 0)
     values = [_decode(value) for value in combined.dictionary.to_pylist()]
     return Text(codes.astype(np.int32), values or [""])
+
+
+def _values(array: pa.Array, missing: float) -> np.ndarray:
+    """The numbers of an Arrow array, with something where there is none.
+
+    Its own ``to_numpy`` imports pandas where that is installed, which takes longer than the file.
+    """
+    valid, data = array.buffers()
+    first, end = array.offset, array.offset + len(array)
+    kind = np.float64 if pa.types.is_float64(array.type) else np.int32
+    found: np.ndarray = np.frombuffer(data, kind, count=end)[first:] if len(array) else np.zeros(0)
+    if array.null_count:
+        bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[first:end]
+        found = np.where(bits.astype(bool), found, missing)
+    return found
 
 
 def _decode(value: bytes | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from temper.chips import ARCHITECTURES, Chip
@@ -12,6 +13,8 @@ from temper.program.matmul_config import (
     MULTI_CORE,
     REUSE,
     REUSE_1D,
+    MatmulConfig,
+    choose,
     matmul_config_of,
     matmul_shape,
 )
@@ -78,6 +81,28 @@ def matmul_buffer_parts(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> di
         "out": 0 if out.memory.sharded else height * width * tile_out,
         "partial sums": height * width * partial if partial != tile_out else 0,
     }
+
+
+def matmul_configs(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> list[MatmulConfig]:
+    """Program configs that a matmul of interleaved tensors may be given: ttnn's own choice and a
+    multicast over the whole grid, each with deeper blocks where their buffers fit SRAM."""
+    batch, m, k, n = matmul_shape(op, inputs)
+    found = []
+    for grid in (None, chip.grid):
+        base = choose(
+            batch, m, k, n, inputs[0], inputs[1], outputs[0], chip,
+            fp32_acc=bool(op.attrs.get("fp32_acc")), core_grid=grid,
+        )  # fmt: skip
+        depth = ceil_div(k, TILE)
+        deeper = [base] if base.name == MULTI_CORE else [
+            replace(base, in0_block_w=block) for block in (base.in0_block_w, 1, 2, 4, 8, 16)
+            if depth % block == 0
+        ]  # fmt: skip
+        for config in deeper:
+            like = replace(op, attrs={**op.attrs, "config": config.to_attrs()})
+            if matmul_buffers(like, inputs, outputs, chip) <= chip.sram_usable_bytes:
+                found.append(config)
+    return found
 
 
 def _products(op: Op, inputs: Specs, outputs: Specs, padded: bool) -> float:
