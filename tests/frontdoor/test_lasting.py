@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import collections
+import contextvars
 import copy
+import gc
 import pickle
 import threading
+import traceback
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.guards import GuardManagerWrapper
+from torch.fx import traceback as fx_traceback
 
 import temper
+from temper.capture.capture import capture
 from temper.errors import UsageError
 from temper.frontdoor import region
+from temper.frontdoor.loaded import loaded_graphs
 
 
 @pytest.fixture(autouse=True)
@@ -52,6 +61,39 @@ def test_variants_of_a_model_are_bounded_and_the_oldest_goes_first(
     assert compiled._graphs.count == 4  # the last was still there
 
 
+def test_recompiles_past_the_bound_leave_no_guards_stacks_or_context_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(region, "KEPT_VARIANTS", 2)
+    model, x = Net().eval(), torch.randn(2, 16)
+    compiled = temper.compile(model)
+
+    def kept(scales: range) -> tuple[int, ...]:
+        for scale in scales:
+            model.scale = scale
+            compiled(x)
+        gc.collect()
+        kinds = collections.Counter(map(type, gc.get_objects()))
+        return (
+            kinds[GuardManagerWrapper],
+            kinds[traceback.StackSummary],
+            kinds[weakref.finalize],
+            len(contextvars.copy_context()),
+        )
+
+    with torch.no_grad():
+        kept(range(2, 5))
+        assert kept(range(5, 7)) == kept(range(7, 11))
+
+
+def test_dynamo_is_as_careful_in_every_thread() -> None:
+    seen: list[bool] = []
+    work = threading.Thread(target=lambda: seen.append(bool(torch._dynamo.config.allow_rnn)))
+    work.start()
+    work.join()
+    assert seen == [True]
+
+
 def test_what_a_model_compiled_goes_with_it() -> None:
     model, x = Net().eval(), torch.randn(2, 16)
     graphs = []
@@ -61,6 +103,43 @@ def test_what_a_model_compiled_goes_with_it() -> None:
         graphs.append(compiled._graphs)
         del compiled
     assert [kept.alive() for kept in graphs] == [[], []]
+
+
+def test_weights_of_a_model_that_is_gone_are_given_back_and_its_program_serves_the_next() -> None:
+    x, before = torch.randn(2, 16), set(map(id, loaded_graphs()))
+    with torch.no_grad():
+        for _ in range(2):
+            model = Net().eval()
+            compiled = torch.compile(model, backend="tt")
+            model.first = nn.Linear(16, 32)
+            assert close(compiled(x), model(x))
+            made = [graph for graph in loaded_graphs() if id(graph) not in before]
+            assert [graph.stats.calls for graph in made] == [1]
+            assert made[0]._weights
+            del model, compiled
+            gc.collect()
+            assert not made[0]._weights
+            assert not made[0].built.weights
+            assert made[0]._running is None
+
+
+def test_two_models_of_one_class_in_threads_keep_their_own_weights() -> None:
+    models = [Net().eval(), Net().eval()]
+    models[1].last = nn.Linear(32, 4)
+    wrong: list[int] = []
+    x = torch.randn(2, 16)
+
+    def work(index: int) -> None:
+        with torch.no_grad():
+            compiled, expected = torch.compile(models[index], backend="tt"), models[index](x)
+            wrong.extend(index for _ in range(100) if not close(compiled(x), expected))
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
 
 
 @pytest.mark.parametrize("way", [temper.compile, lambda m: torch.compile(m, backend="tt")])
@@ -86,8 +165,59 @@ def test_threads_call_known_shapes_while_others_compile(way: Callable[[Any], Any
         thread.start()
     for thread in threads:
         thread.join()
-    # torch 2.13's own annotations of what it traces are one dictionary for all threads.
-    assert not [item for item in wrong if repr(item) != "KeyError('custom')"]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("way", [temper.compile, lambda m: torch.compile(m, backend="tt")])
+def test_threads_that_race_to_a_new_shape_compile_it_once(way: Callable[[Any], Any]) -> None:
+    model, x = Net().eval(), torch.randn(3, 16)
+    compiled, start, made = way(model), threading.Barrier(12), []
+
+    def work() -> None:
+        start.wait()
+        with torch.no_grad():
+            made.append(compiled(x))
+
+    before = set(map(id, loaded_graphs()))
+    threads = [threading.Thread(target=work) for _ in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 12
+    assert all(close(found, model(x)) for found in made)
+    graphs = [graph for graph in loaded_graphs() if id(graph) not in before]
+    assert [graph.stats.calls for graph in graphs] == [12]
+
+
+def test_a_compiled_function_runs_while_another_thread_exports() -> None:
+    """torch's flag of an export and its dictionary of annotations are one for all threads."""
+    inside, go_on = threading.Event(), threading.Event()
+    model, x = Net().eval(), torch.randn(2, 16)
+    compiled = torch.compile(model, backend="tt")
+
+    class Slow(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            inside.set()
+            go_on.wait(60)
+            return x + 1
+
+    with torch.no_grad():
+        compiled(x)
+        seen: list[Any] = []
+
+        @torch._dynamo.disable
+        def noted() -> None:
+            seen.append(fx_traceback.current_meta.get("custom", {}))
+
+        export = threading.Thread(target=capture, args=(Slow(), (torch.ones(2),)))
+        export.start()
+        assert inside.wait(60)
+        noted()
+        assert close(compiled(x), model(x))
+        go_on.set()
+        export.join()
+    assert seen[0].get("_torchdynamo_disable_method") != "noted"
 
 
 @pytest.mark.parametrize("way", [temper.compile, lambda m: torch.compile(m, backend="tt")])

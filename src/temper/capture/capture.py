@@ -24,6 +24,7 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
+from temper.capture.dynamo_threads import exporting
 from temper.capture.expert_paths import EXPERT_PATHS
 from temper.capture.fast_paths import FAST_PATHS
 from temper.errors import CompileError
@@ -73,7 +74,8 @@ def capture_fx(module: torch.fx.GraphModule, example_inputs: Sequence[Any], name
             and argument.position not in changed
         ):
             argument.role, argument.path = "weight", paths[argument.position]
-            captured.weights[argument.path] = example_inputs[argument.position]
+            # A tensor of our own on the same memory: the model's may go with the model.
+            captured.weights[argument.path] = example_inputs[argument.position].detach()
     return captured
 
 
@@ -108,7 +110,7 @@ def _apart(inputs: Sequence[Any]) -> list[Any]:
 def _export(
     model: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> ExportedProgram:
-    with torch.no_grad(), warnings.catch_warnings(), _quiet():
+    with torch.no_grad(), warnings.catch_warnings(), _quiet(), exporting():
         warnings.simplefilter("ignore")
         try:
             exported = torch.export.export(model, args, kwargs, strict=False)

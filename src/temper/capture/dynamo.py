@@ -7,7 +7,6 @@ guard as carefully.
 from __future__ import annotations
 
 import functools
-import linecache
 import math
 import os
 import random
@@ -21,7 +20,6 @@ from typing import Any
 import torch
 from torch._dynamo import config
 from torch._dynamo.callback import CompilationCallbackHandler
-from torch._dynamo.convert_frame import compile_lock
 from torch._dynamo.exc import unimplemented
 from torch._dynamo.guards import GuardBuilder
 from torch._dynamo.output_graph import OutputGraph
@@ -29,11 +27,11 @@ from torch._dynamo.source import GlobalStateSource
 from torch._dynamo.variables.builder import VariableBuilder
 from torch._dynamo.variables.functions import UserMethodVariable
 from torch._guards import TracingContext
-from torch.fx import _symbolic_trace
-from torch.fx.graph_module import _loader
 from torch.nn.modules import module, transformer
 
 from temper import clock
+from temper.capture.dynamo_memory import count_living_variants, hold_guards_weakly
+from temper.capture.dynamo_threads import tell_threads_apart
 
 _SETTINGS = {
     # Recurrent layers are captured; by default Dynamo leaves them to eager torch.
@@ -55,11 +53,15 @@ fixed_sizes: ContextVar[bool] = ContextVar("fixed_sizes", default=False)
 def settle_dynamo() -> None:
     """Make Dynamo guard what eager torch would tell apart; once in a process."""
     for name, value in _SETTINGS.items():
-        setattr(config, name, value)
+        # A value that is set counts in this thread alone.
+        config._config[name].default = value  # type: ignore[attr-defined]
     for name in _NOT_TRACED:
         torch._dynamo.trace_rules.add(f"temper.torch_device.{name}")
     # Dynamo computes it while tracing and guards nothing; it does guard os.environ.
     torch._dynamo.trace_rules._disallowed_callable_ids.add(id(os.getenv))
+    hold_guards_weakly()
+    count_living_variants()
+    tell_threads_apart()
     _tell_zeros_apart()
     _note_methods()
     _watch_hooks_and_methods()
@@ -209,21 +211,3 @@ def _detect_is_causal_mask(
     mask: torch.Tensor | None, is_causal: bool | None = None, size: int | None = None
 ) -> bool:
     return is_causal is True
-
-
-# Sources of generated code that stay readable in tracebacks.
-_SOURCES = 512
-
-
-def forget_sources() -> None:
-    """Drop the oldest sources that torch.fx keeps of every graph it ever made runnable."""
-    for key in list(_loader.eval_cache)[:-_SOURCES]:
-        _loader.eval_cache.pop(key, None)
-        linecache.cache.pop(key, None)
-
-
-def wait_for_tracing() -> None:
-    """While another thread traces, torch runs compiled functions eagerly: wait for its end."""
-    if _symbolic_trace._is_fx_tracing_flag:
-        with compile_lock:
-            pass

@@ -36,9 +36,9 @@ class View:
 def may_alias(module: torch.fx.GraphModule) -> bool:
     """Whether some output of a Dynamo graph shares memory with an input or another output."""
     nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
-    seen = {_memory(node.meta.get("example_value")) for node in nodes} - {None}
+    seen = {memory_of(node.meta.get("example_value")) for node in nodes} - {None}
     for node in _outputs(module):
-        memory = _memory(node.meta.get("example_value"))
+        memory = memory_of(node.meta.get("example_value"))
         if node.op != "placeholder" and memory in seen:
             return True
         seen.add(memory)
@@ -53,14 +53,14 @@ def views(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[View]:
         made = list(module(*fakes))
     bases: dict[int | None, tuple[bool, int, torch.Tensor]] = {}
     for position, fake in enumerate(fakes):
-        if _memory(fake) is not None:
-            bases.setdefault(_memory(fake), (True, position, fake))
+        if memory_of(fake) is not None:
+            bases.setdefault(memory_of(fake), (True, position, fake))
     for index, fake in enumerate(made):
         if _whole(fake):
-            bases.setdefault(_memory(fake), (False, index, fake))
+            bases.setdefault(memory_of(fake), (False, index, fake))
     found: list[View] = []
     for index, fake in enumerate(made):
-        of_input, place, base = bases.get(_memory(fake), (False, index, fake))
+        of_input, place, base = bases.get(memory_of(fake), (False, index, fake))
         if fake is not base:
             offset = fake.storage_offset() - base.storage_offset()
             found.append(
@@ -84,7 +84,7 @@ def _outputs(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
     return list(module.graph.output_node().all_input_nodes)
 
 
-def _memory(value: Any) -> int | None:
+def memory_of(value: Any) -> int | None:
     """What tells the memory of a tensor from that of another."""
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -13,7 +15,8 @@ from torch._dynamo.convert_frame import compile_lock
 
 from temper import clock
 from temper.capture.capture import capture_fx
-from temper.capture.dynamo import forget_sources, settle_dynamo
+from temper.capture.dynamo import settle_dynamo
+from temper.capture.dynamo_memory import forget_old_compiles, in_own_context, when_gone
 from temper.compiler.pipeline import build
 from temper.errors import CompileError
 from temper.frontdoor.aliases import View, may_alias, overlaps, views
@@ -88,8 +91,8 @@ class _Graph:
             with clock.compiling, compile_lock:
                 found = self._by_shape.get(self._key(inputs, numbers))
                 if found is None:
-                    found = self._compile(inputs, numbers)
-                    forget_sources()
+                    found = in_own_context(self._compile, inputs, numbers)
+                    forget_old_compiles()
                     self._by_shape[self._key(inputs, numbers)] = found
                     if len(self._by_shape) > KEPT_PROGRAMS:
                         oldest = min(self._by_shape, key=lambda k: self._by_shape[k].used)
@@ -142,7 +145,8 @@ class _Graph:
         graph = LoadedGraph(built, self._index)
         if self._keep is not None:
             self._keep.add(graph)
-        return _Specialised(graph, module, views(module, inputs) if self._aliased else [])
+        seen = views(module, inputs) if self._aliased else []
+        return _Specialised(graph, module, inputs, seen)
 
 
 def _ranges(captured: Captured, inputs: Sequence[Any]) -> dict[str, Range]:
@@ -158,6 +162,11 @@ def _ranges(captured: Captured, inputs: Sequence[Any]) -> dict[str, Range]:
 
 def _class(values: torch.Tensor) -> Range:
     return class_of(host_view(values) if is_tt(values) else values)
+
+
+def _address(weight: torch.Tensor) -> int:
+    """Where its values lie: ``weight.data = ...`` moves them under the same tensor."""
+    return (host_view(weight) if is_tt(weight) else weight).data_ptr()
 
 
 class _Program(Protocol):
@@ -186,33 +195,54 @@ class _Specialised:
     used = 0
 
     def __init__(
-        self, graph: LoadedGraph, module: torch.fx.GraphModule, views: Sequence[View]
+        self,
+        graph: LoadedGraph,
+        module: torch.fx.GraphModule,
+        inputs: Sequence[Any],
+        views: Sequence[View],
     ) -> None:
         self._graph = graph
         self._module = module
         self._views = views
+        # Two models of one class share this program: weights and run are one step.
+        self._turn = threading.Lock()
         captured = graph.built.captured
         names = set(graph.program.inputs)
         self._positions = [a.position for a in captured.inputs if a.node in names]
-        self._weights = [
-            (a.position, a.path, captured.weights[a.path])
+        self._paths = {
+            a.position: a.path
             for a in captured.arguments if a.role == "weight" and a.position >= 0
-        ]  # fmt: skip
+        }  # fmt: skip
+        self._follow(inputs)
         self._changed = [target for _, role, target in captured.mutations if role == "input"]
         self._differentiable = differentiable(module)
+
+    def _follow(self, inputs: Sequence[Any]) -> None:
+        """Note whose weights lie on the device; they are given back when all of them are gone."""
+        end = when_gone(self, _Specialised.release)
+        self._weights = [
+            (place, weakref.ref(inputs[place], end), _address(inputs[place]))
+            for place in self._paths
+        ]
+
+    def release(self) -> None:
+        """Give the weights back where no tensor of the model is left."""
+        if self._weights and all(seen() is None for _, seen, _ in self._weights):
+            self._graph.release_weights(self._paths.values())
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         if self._changed and overlaps(inputs, self._changed):
             return self._apart(inputs)
-        changed = {
-            path: inputs[position]
-            for position, path, seen in self._weights
-            if inputs[position] is not seen
-        }
-        if changed:
-            self._graph.replace_weights(changed)
-            self._weights = [(p, path, inputs[p]) for p, path, _ in self._weights]
-        outputs = self._graph.run([inputs[p] for p in self._positions])
+        with self._turn:
+            changed = {
+                self._paths[place]: inputs[place].detach()
+                for place, seen, address in self._weights
+                if seen() is not inputs[place] or _address(inputs[place]) != address
+            }
+            if changed:
+                self._graph.replace_weights(changed)
+                self._follow(inputs)
+            outputs = self._graph.run([inputs[p] for p in self._positions])
         made = self._graph.results(outputs, inputs)
         for view in self._views:
             made[view.output] = view.of((inputs if view.of_input else made)[view.base])

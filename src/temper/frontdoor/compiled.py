@@ -9,7 +9,6 @@ from typing import Any
 
 import torch
 
-from temper.capture.dynamo import wait_for_tracing
 from temper.compiler.pipeline import own_error
 from temper.errors import UsageError
 from temper.frontdoor.backend import make_backend
@@ -42,7 +41,6 @@ class CompiledModel:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._generative is not None and self._generative.takes(args, kwargs):
             return self._generative.call(args, kwargs)
-        wait_for_tracing()
         try:
             made = self._run(*args, **kwargs)
         except Exception as error:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,6 +124,21 @@ class LoadedGraph:
             if self._running is not None:
                 self._running.set_weights(_host(self._weights))
                 self.stats.weight_updates += 1
+
+    def release_weights(self, paths: Iterable[str]) -> None:
+        """Give these weights and the device's memory back: the model is gone.
+
+        The program stays, for another model of the same class; its calls start over.
+        """
+        with self._lock:
+            if self._running is not None:
+                self._running.close()
+            self._running = None
+            for path in paths:
+                self._weights.pop(path, None)
+                self.built.captured.weights.pop(path, None)
+            self._watched = WeightWatch(())
+            self.stats = CallStats(stages=dict(self.built.stages))
 
     def reload_weights(self) -> None:
         """Read every weight again at the next call, whether a change was seen or not."""

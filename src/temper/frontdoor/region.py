@@ -17,10 +17,10 @@ from torch._C._dynamo import eval_frame as guarded
 from torch._dynamo import config, trace_rules
 from torch._dynamo.convert_frame import CatchErrorsWrapper
 from torch._dynamo.eval_frame import OptimizeContext
-from torch._dynamo.guards import DeletedGuardManagerWrapper
 
 from temper.capture.capture import hushed
 from temper.capture.dynamo import fixed_sizes
+from temper.capture.dynamo_memory import DROPPED, drop_variant, in_own_context
 
 # Compiled variants of one function of a model that are kept; the least recently used goes first.
 KEPT_VARIANTS = 32
@@ -68,13 +68,13 @@ class _Converter(CatchErrorsWrapper):
             region.frames += 1
         self._codes.add(frame.f_code)
         for entry in _entries(frame.f_code, self._key)[KEPT_VARIANTS - 1 :]:
-            _drop(entry)
-        token = fixed_sizes.set(True)
-        try:
-            with config.patch(_WHILE_TRACING), hushed():
-                return super().__call__(frame, cache_entry, frame_state)
-        finally:
-            fixed_sizes.reset(token)
+            drop_variant(entry.guard_manager)
+        return in_own_context(self._convert, frame, cache_entry, frame_state)
+
+    def _convert(self, frame: Any, cache_entry: Any, frame_state: Any) -> Any:
+        fixed_sizes.set(True)
+        with config.patch(_WHILE_TRACING), hushed():
+            return super().__call__(frame, cache_entry, frame_state)
 
 
 def _entries(code: types.CodeType, key: int) -> list[Any]:
@@ -82,16 +82,11 @@ def _entries(code: types.CodeType, key: int) -> list[Any]:
     return [
         entry
         for entry in guarded._get_cache_entries_for_region(code, key)
-        if not isinstance(entry.guard_manager, DeletedGuardManagerWrapper)
+        if entry.guard_manager is not DROPPED
     ]
-
-
-def _drop(entry: Any) -> None:
-    manager = entry.guard_manager
-    manager.extra_state.invalidate(entry, DeletedGuardManagerWrapper("not used for long"))
 
 
 def _forget(codes: set[types.CodeType], key: int) -> None:
     for code in codes:
         for entry in _entries(code, key):
-            _drop(entry)
+            drop_variant(entry.guard_manager)

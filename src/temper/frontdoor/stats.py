@@ -8,6 +8,7 @@ import torch
 
 from temper.compiler.cache import default_cache
 from temper.errors import UsageError
+from temper.frontdoor.aliases import memory_of
 from temper.frontdoor.compiled import CompiledModel
 from temper.frontdoor.loaded import LoadedGraph, loaded_graphs
 from temper.program.memory_plan import plan
@@ -52,8 +53,9 @@ def _graphs(model: Any) -> list[LoadedGraph]:
     if isinstance(model, CompiledModel):
         return model.loaded
     if isinstance(model, torch.nn.Module):
-        held = {id(t) for t in (*model.parameters(), *model.buffers())}
-        return [g for g in loaded_graphs() if any(id(t) in held for t in g._weights.values())]
+        held = {memory_of(t) for t in (*model.parameters(), *model.buffers())} - {None}
+        graphs = loaded_graphs()
+        return [g for g in graphs if any(memory_of(t) in held for t in g._weights.values())]
     raise UsageError(f"temper.stats takes a compiled model, not {type(model).__name__}")
 
 

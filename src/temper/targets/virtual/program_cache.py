@@ -8,10 +8,10 @@ from temper.program import Op, Program
 
 
 class ProgramCache:
-    """Keys are op kind, attributes and tensor specs, as ttnn hashes them, per chip."""
+    """Keys are op kind, attributes and tensor specs, per chip; as in ttnn, hashes are kept."""
 
     def __init__(self) -> None:
-        self._known: set[tuple[object, ...]] = set()
+        self._known: set[int] = set()
         self._lock = threading.Lock()
 
     def touch(self, program: Program) -> tuple[int, int]:
@@ -32,9 +32,9 @@ class ProgramCache:
             self._known.clear()
 
 
-def _key(program: Program, op: Op) -> tuple[object, ...]:
+def _key(program: Program, op: Op) -> int:
     specs = tuple(program.values[n] for n in (*op.inputs, *op.outputs))
-    return program.chip, op.kind, repr(sorted(op.attrs.items())), specs
+    return hash((program.chip, op.kind, repr(sorted(op.attrs.items())), specs))
 
 
 PROGRAM_CACHE = ProgramCache()
