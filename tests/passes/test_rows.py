@@ -102,3 +102,55 @@ def test_batches_of_whole_tiles_are_left_as_they_are() -> None:
     model = nn.Sequential(nn.LayerNorm(64), nn.Linear(64, 64), nn.GELU())
     made = built(model, torch.randn(2, 64, 64))
     assert next(p for p in made.passes if p.name == "flatten-rows").hits == 0
+
+
+# --- rows joined ----------------------------------------------------------------------------------
+
+
+class Tokens(nn.Module):
+    """A class token in front of patches."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.stem, self.token = nn.Conv2d(3, 64, 4, 4), nn.Parameter(torch.randn(1, 1, 64))
+        self.norm = nn.LayerNorm(64)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.stem(x).flatten(2).transpose(1, 2)
+        return self.norm(torch.cat((self.token.expand(x.shape[0], -1, -1), rows), 1))
+
+
+class Merging(nn.Module):
+    """Four neighbours side by side, as between the stages of a Swin transformer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(6)
+        self.norm, self.less = nn.LayerNorm(256), nn.Linear(256, 128, bias=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = x.view(x.shape[0], 12, 12, 64)
+        four = [y[:, i::2, j::2] for j in (0, 1) for i in (0, 1)]
+        return self.less(self.norm(torch.cat(four, -1).view(x.shape[0], -1, 256)))
+
+
+@pytest.mark.parametrize(
+    ("make", "shape", "off"),
+    [(Tokens, (4, 3, 28, 28), "join-rows"), (Merging, (2, 144, 64), "join-columns")],
+)
+def test_joined_rows_are_exact_and_moved_once(
+    make: Any, shape: tuple[int, ...], off: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(3))
+    expected = make().eval()(x)
+    ours = built(make(), x)
+    for name in ("PROGRAM_PASSES", "GRAPH_PASSES"):
+        kept = tuple(p for p in getattr(pipeline, name) if p.name != off)
+        monkeypatch.setattr(pipeline, name, kept)
+    before = built(make(), x)
+    assert next(p.hits for p in ours.passes if p.name == off) == 1
+    assert torch.equal(run(ours, x), run(before, x))
+    assert pcc(expected, run(ours, x).float()) > 0.999
+    ns = [estimate(one.program, traced=True).device_ns for one in (ours, before)]
+    assert ns[0] < ns[1]

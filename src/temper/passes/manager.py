@@ -18,10 +18,12 @@ from temper.passes.fuse_decode import fuse_decode
 from temper.passes.fuse_linear import fuse_linear, fuse_transposes
 from temper.passes.fuse_norms import fuse_norms, fuse_softmax
 from temper.passes.heads import fuse_heads
+from temper.passes.join_columns import join_columns
 from temper.passes.pairwise import fuse_pairwise
 from temper.passes.program_chains import fuse_chains
 from temper.passes.program_dead import remove_dead
 from temper.passes.program_epilogues import fuse_epilogues
+from temper.passes.program_joins import join_rows
 from temper.passes.program_rows import flatten_rows
 from temper.passes.program_views import settle_views
 from temper.passes.views import cancel_views
@@ -76,6 +78,8 @@ GRAPH_PASSES: tuple[Pass, ...] = (
          "masks that hide nothing or the future, scales, repeated key heads"),
     Pass("cancel-views", cancel_views, "enable_layout_optimization",
          "chains of reshapes, permutes and slices joined, moved past row-wise ops and cancelled"),
+    Pass("join-columns", join_columns, "enable_layout_optimization",
+         "rows of one value side by side, such as merged patches: one lookup for all"),
     Pass("fuse-decode", fuse_decode, "enable_fusing",
          "heads of a decode step: rotations behind their turns, one split and one join"),
     Pass("fuse-heads", fuse_heads, "enable_fusing",
@@ -88,6 +92,8 @@ GRAPH_PASSES: tuple[Pass, ...] = (
 PROGRAM_PASSES: tuple[Pass, ...] = (
     Pass("flatten-rows", flatten_rows, "enable_layout_optimization",
          "norms, linear layers and elementwise ops on flat rows where batches are no whole tiles"),
+    Pass("join-rows", join_rows, "enable_layout_optimization",
+         "rows that end inside a tile are joined as rows"),
     Pass("settle-views", settle_views, "enable_layout_optimization",
          "what is left of reshapes, permutes, slices and layout changes, done the cheapest way"),
     Pass("fuse-epilogues", fuse_epilogues, "enable_fusing",
