@@ -28,7 +28,8 @@ OPS = [
 ]  # fmt: skip
 KIND = st.sampled_from(OPS)
 CHIP = st.sampled_from(["n150", "p150", "p100", "e150", "e75"]).map(CHIPS.__getitem__)
-SIDE = st.integers(0, 13).map(lambda exponent: 2**exponent)
+# Powers of two, and whatever divides badly into tiles and blocks.
+SIDE = st.integers(0, 13).map(lambda exponent: 2**exponent) | st.integers(1, 8192)
 FORMAT = st.sampled_from(["float32", "bfloat16", "bfloat8_b"])
 MEMORY = st.sampled_from([DRAM, SRAM])
 SMALLER = {"float32": "bfloat16", "bfloat16": "bfloat8_b", "bfloat8_b": "bfloat4_b"}
@@ -59,7 +60,7 @@ def cost(kind, chip: Chip, rows: int, columns: int, fmt: str, memory: Memory) ->
 
 
 @given(kind=KIND, chip=CHIP, rows=SIDE, columns=SIDE, fmt=FORMAT, memory=MEMORY)
-@settings(derandomize=True, max_examples=400, deadline=None)
+@settings(max_examples=400, deadline=None)
 def test_random_ops_obey_physics(kind, chip, rows, columns, fmt, memory) -> None:
     found = cost(kind, chip, rows, columns, fmt, memory)
     time_ns = found.kernel_ns
@@ -67,9 +68,7 @@ def test_random_ops_obey_physics(kind, chip, rows, columns, fmt, memory) -> None
     assert found.low_ns <= time_ns * SAME <= found.high_ns * SAME**2
     for more in ((2 * rows, columns), (rows, 2 * columns)):
         doubled = cost(kind, chip, *more, fmt, memory).kernel_ns
-        # Norms and matmuls switch kernels by size, and the fits of two do not always meet.
-        meet = 1.3 if kind[0] in ("LayerNorm", "Matmul") else SAME
-        assert time_ns <= doubled * meet, "twice the work is never faster"
+        assert time_ns <= doubled * SAME, "twice the work is never faster"
         assert doubled <= 6 * time_ns, "nor out of proportion"
     part = replace(chip, grid=(chip.grid[0], max(1, chip.grid[1] // 2)))
     fewer = cost(kind, part, rows, columns, fmt, memory).kernel_ns
@@ -79,7 +78,7 @@ def test_random_ops_obey_physics(kind, chip, rows, columns, fmt, memory) -> None
 
 
 @given(kind=KIND, rows=SIDE, columns=SIDE, fmt=FORMAT, memory=MEMORY)
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(max_examples=200, deadline=None)
 def test_the_newer_board_is_never_slower_when_free_to_choose(
     kind, rows, columns, fmt, memory
 ) -> None:
@@ -90,7 +89,7 @@ def test_the_newer_board_is_never_slower_when_free_to_choose(
 
 
 @given(kind=st.sampled_from([k for k in OPS if k[2] == 1]), chip=CHIP, rows=st.integers(0, 8))
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_ops_without_elements_cost_nothing(kind, chip, rows) -> None:
     empty = TensorSpec((rows, 0))
     op = Op(kind[0], ("x",), ("y",), kind[1])
@@ -119,7 +118,7 @@ FUNCTIONS = st.lists(st.sampled_from(["relu", "gelu", "exp", "sqrt"]), min_size=
 
 
 @given(chip=CHIP, sides=CHAINS, functions=FUNCTIONS, traced=st.booleans())
-@settings(derandomize=True, max_examples=60, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_a_program_takes_at_least_its_longest_chain_and_at_most_the_sum(
     chip, sides, functions, traced
 ) -> None:
@@ -136,7 +135,7 @@ def test_a_program_takes_at_least_its_longest_chain_and_at_most_the_sum(
 
 
 @given(chip=CHIP, sides=CHAINS, functions=FUNCTIONS)
-@settings(derandomize=True, max_examples=40, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_what_two_settings_share_cancels_in_their_ratio(chip, sides, functions) -> None:
     ops = estimate(program(chip, sides, functions)).ops
     assert ratio(ops, ops) == pytest.approx((1.0, 1.0, 1.0))

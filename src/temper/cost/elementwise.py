@@ -10,15 +10,22 @@ from temper.cost.records import Physics
 from temper.cost.sfpu import chain_cycles, plain_name
 from temper.cost.sfpu import cycles as cycles_of
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory, letter
-from temper.program.tensor import TILE, TensorSpec, ceil_div
+from temper.program.tensor import SRAM, TILE, TensorSpec, ceil_div
 
 # Unpack, one FPU pass and pack of one tile when nothing else limits (FACTS 2.3, 2.5).
 TILE_CYCLES = 80.0
 
-# 1024 stores of a core that spreads a row or column over a tile.
-FILL_CYCLES = 2000.0
+# The same with a pass of the vector unit, whatever its function.
+PASS_CYCLES = 300.0
+
+# What a core takes to spread a row or column over a tile, two elements a store.
+FILL_CYCLES = 900.0
 # From a request to its answer, over half of the chip.
 WAIT_NS = {"dram": 750.0, "sram": 300.0}
+# A step of a kernel that reads, computes and writes tile by tile, apart from the bytes it moves;
+# and what bytes cost it, relative to streaming from DRAM or to a core's link to other SRAM.
+STEP_NS = 250.0
+DRAM_READ, DRAM_WRITE, SRAM_READ, SRAM_WRITE = 0.5, 1.0, 1.4, 2.8
 
 
 def memory_kind(work: Work) -> str:
@@ -85,6 +92,50 @@ def _stream(
     )
 
 
+def _pipeline(work: Work, variant: tuple[str, ...], sfpu_cycles: float, family: str) -> Physics:
+    """One operand: tiles come, are computed and leave, each stage with another tile.
+
+    The first tile goes through all stages; after it the slowest stage sets the pace. Writing to
+    DRAM is slower than reading, and a step takes some time however few bytes it moves.
+    """
+    x, y = work.x, work.y
+    units = float(y.tiles if y.layout == "tile" else y.pages)
+    cores = work.cores(units)
+    if not work.grid_known:
+        cores = _likely_grid(y, cores)
+    rounds = max(1, -(-int(units) // cores))
+    elements = y.tiles if y.layout == "tile" else max(1.0, y.page_bytes / 2048 * rounds) * cores
+    tiles = max(1, -(-int(elements) // cores))
+    wide = max(2048.0, *(2.0 * s.element_bytes * 512 for s in (x, y))) / 2048
+    tile_ns = work.cycles_ns(TILE_CYCLES * wide + PASS_CYCLES - TILE_CYCLES + sfpu_cycles)
+    shards = kind_of_memory(x) == kind_of_memory(y) == "sharded"
+    steps = 0.0 if shards else rounds * STEP_NS
+    later = (rounds - 1) / rounds
+    return Physics(
+        family,
+        variant,
+        cores,
+        {**_start(work, (x, y)), "compute_first": tile_ns},
+        {
+            "dram": work.dram_ns(dram_bytes(x) + dram_bytes(y)),
+            "noc": (steps + _traffic_ns(work, x, y, cores)) * later,
+            "compute": tile_ns * (tiles - 1),
+        },
+        size=float(y.tiles) * 1024,
+    )
+
+
+def _traffic_ns(work: Work, x: TensorSpec, y: TensorSpec, cores: int) -> float:
+    """What the bytes read and written take when each core waits for its own."""
+    links = cores * work.chip.architecture.core_gbps
+    near = [(s, cost) for s, cost in ((x, SRAM_READ), (y, SRAM_WRITE)) if s.memory == SRAM]
+    return (
+        DRAM_READ * work.dram_ns(dram_bytes(x))
+        + DRAM_WRITE * work.dram_ns(dram_bytes(y))
+        + sum(cost * s.size_bytes for s, cost in near) / links
+    )
+
+
 def _older(work: Work) -> bool:
     return bool(work.attr("older", False))
 
@@ -95,7 +146,7 @@ def unary(work: Work) -> Physics:
     cycles = chain_cycles(chain, work.chip.arch, older=older)
     kernels = "older" if older else "current"
     variant = (memory_kind(work), SHORT[work.y.format] + letter(work.y), kernels)
-    return _stream(work, variant, cycles, "unary", 1)
+    return _pipeline(work, variant, cycles, "unary")
 
 
 def _operand(work: Work) -> str:
@@ -148,7 +199,7 @@ def ternary(work: Work) -> Physics:
 
 def typecast(work: Work) -> Physics:
     pair = f"{SHORT[work.x.format]}-{SHORT[work.y.format]}"
-    return _stream(work, (memory_kind(work), letter(work.y), pair), 130.0, "typecast", 1)
+    return _pipeline(work, (memory_kind(work), letter(work.y), pair), 130.0, "typecast")
 
 
 def copy(work: Work) -> Physics:

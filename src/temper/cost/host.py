@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from temper.chips import Chip
 from temper.chips.architecture import HostTimes
@@ -52,11 +53,16 @@ def transfer_ns(chip: Chip, spec: TensorSpec, *, to_device: bool) -> float:
 
     The shard of a core is one piece (tt-metal writes and reads it with one linear command).
     """
+    size_bytes, piece_bytes = _pieces(spec)
+    return transfer_bytes_ns(chip, size_bytes, piece_bytes, to_device=to_device)
+
+
+@lru_cache(maxsize=16384)
+def _pieces(spec: TensorSpec) -> tuple[int, float]:
+    """Bytes of a tensor and of one piece of it; weights are asked for in every call costed."""
     memory = spec.memory
     piece = memory.shard[0] * memory.shard[1] * spec.element_bytes if memory.shard else 0.0
-    return transfer_bytes_ns(
-        chip, spec.size_bytes, max(piece, spec.page_bytes), to_device=to_device
-    )
+    return spec.size_bytes, max(piece, spec.page_bytes)
 
 
 # `kernels/fold.cpp` with one thread of a busy two-core host, bfloat16 (measured 2026-11-17: 0.63 ns
@@ -90,11 +96,16 @@ _DISPATCH_BAND = (0.5, 1.3)
 
 
 def call(
-    program: Program, chip: Chip, ops: Sequence[OpCost], *, traced: bool, once_ns: float = 0.0
+    program: Program,
+    chip: Chip,
+    ops: Sequence[OpCost],
+    *,
+    traced: bool,
+    once: Sequence[OpCost] = (),
 ) -> ProgramCost:
     """Lay host and device timelines over each other for one steady call.
 
-    ``once_ns`` is what const-eval takes on the device, in the first call alone.
+    ``once`` is const-eval on the device, in the first call alone.
     """
     host = constants(chip)
     steps = [
@@ -122,7 +133,8 @@ def call(
     return ProgramCost(
         tuple(ops), device, low, high, host_ns, transfer_in, transfer_out,
         fixed + end, fixed + end_low, fixed + end_high,
-        fixed + end + once_ns + _first_ns(program, chip, host),
+        fixed + end + sum(op.kernel_ns for op in once)
+        + _first_ns(program, chip, host, (*once, *ops)),
     )  # fmt: skip
 
 
@@ -130,15 +142,15 @@ def _transfers(program: Program, names: Sequence[str], chip: Chip, *, to_device:
     return sum(transfer_ns(chip, program.spec(name), to_device=to_device) for name in names)
 
 
-def _first_ns(program: Program, chip: Chip, host: HostTimes) -> float:
-    """What the first call adds: programs and kernels built, weights sent up and prepared."""
+def _first_ns(program: Program, chip: Chip, host: HostTimes, ops: Sequence[OpCost]) -> float:
+    """What the first call adds: programs and kernels built, weights sent up and prepared.
+
+    Equal ops have one cost between them, and views, which are no programs, cost nothing.
+    """
     on_device = program.const_eval_place == "device"
     every = (*program.const_ops, *program.ops) if on_device else program.ops
-    distinct = {
-        (op.kind, repr(op.attrs), tuple(program.spec(n) for n in (*op.inputs, *op.outputs)))
-        for op in every
-    }
-    kinds = {op.kind for op in every}
+    distinct = {id(op) for op in ops if op.kernel_ns}
+    kinds = {op.kind for op, cost in zip(every, ops, strict=True) if cost.kernel_ns}
     # Kernels are shared by programs of one kind; later processes find them on disk.
     compiled = len(kinds) * _KERNELS * host.compile_ns
     # Const-eval on the host sends up what it made; what went into it never leaves the host.

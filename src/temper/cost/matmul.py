@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from temper.chips import FIDELITY_PHASES
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, dram_bytes, kind_of_memory
 from temper.program import matmul_config
-from temper.program.op import Op
-from temper.program.tensor import TILE, TILE_BYTES, TensorSpec, ceil_div
+from temper.program.tensor import TILE, TILE_BYTES, ceil_div
 
 
 def dims(work: Work) -> tuple[int, int, int, int]:
@@ -86,7 +86,7 @@ def physics(work: Work) -> Physics:
     read_b = 0.0 if b.memory.sharded else work.page_ns(b)
     write_y = 0.0 if kind_of_memory(y) == "sharded" else work.page_ns(y)
     variant = (
-        name,
+        _KERNEL.get(name, name),
         f"{kind_of_memory(a)}-{kind_of_memory(b)}-{kind_of_memory(y)}",
         f"{SHORT[a.format]}x{SHORT[b.format]}",
     )
@@ -116,6 +116,10 @@ def physics(work: Work) -> Physics:
     )
 
 
+# Too few rows are of the kernel that multicasts nothing; its cores read like those of this one.
+_KERNEL = {matmul_config.MULTI_CORE: matmul_config.REUSE_1D}
+
+
 def _minimal(mt: int, nt: int, cores: int) -> tuple[int, int]:
     """Tiles of a core's share in ``minimal_matmul``, which cuts both sides over a grid."""
     short = next(s for s in range(math.isqrt(cores), 0, -1) if cores % s == 0)
@@ -123,41 +127,18 @@ def _minimal(mt: int, nt: int, cores: int) -> tuple[int, int]:
     return min(ways, key=math.prod)
 
 
-def padded(work: Work) -> list[Work]:
-    """Larger matmuls for which ttnn would choose another config; none for batched or sharded ones.
-
-    In DRAM a narrow matmul is widened until both sides of the grid share it, any other one is
-    lengthened until it is narrow; in SRAM a side is doubled once or twice.
-    """
+def ways(work: Work) -> list[Work]:
+    """The same matmul on every kernel that it could take; none for sharded operands."""
     a, b, y = work.inputs[0], work.inputs[1], work.y
-    batch, mt, kt, nt = dims(work)
-    if batch > 1 or b.matrix[0] > 1 or any(s.memory.sharded for s in (a, b, y)):
+    if any(spec.memory.sharded for spec in (a, b, y)):
         return []
-    if any(s.memory.buffer == "sram" for s in (a, b, y)):
-        sides = ((2 * mt, nt), (mt, 2 * nt), (4 * mt, nt), (mt, 4 * nt))
-        return [_resized(work, rows, kt, columns) for rows, columns in sides]
-    m, n = max(mt, ceil_div(nt, NARROW), 2), max(nt, ceil_div(mt, NARROW), 2)
-    larger = [(m, n)]
-    if (m, n) == (mt, nt):
-        larger = [(mt, mt * (NARROW + 1)), (nt * (NARROW + 1), nt)]
-    return [_resized(work, rows, kt, columns) for rows, columns in larger]
-
-
-def _resized(work: Work, mt: int, kt: int, nt: int) -> Work:
-    shapes = ((mt * TILE, kt * TILE), (kt * TILE, nt * TILE), (mt * TILE, nt * TILE))
-    formats = (work.inputs[0].format, work.inputs[1].format, work.y.format)
-    memories = (work.inputs[0].memory, work.inputs[1].memory, work.y.memory)
-    specs = [
-        TensorSpec(shape, fmt, memory=memory)
-        for shape, fmt, memory in zip(shapes, formats, memories, strict=True)
-    ]
-    attrs = {**work.op.attrs, "config": None, "transpose_a": False, "transpose_b": False}
-    op = Op(work.op.kind, work.op.inputs, work.op.outputs, attrs)
-    return Work(op, specs[:2], specs[2:], work.chip, work.context)
-
-
-# Beyond this ratio of its sides ttnn multicasts only one operand of a matmul.
-NARROW = 8
+    batch, mt, kt, nt = dims(work)
+    configs = matmul_config.ways(
+        batch, mt * TILE, kt * TILE, nt * TILE, a, b, y, work.chip.grid,
+        bool(work.attr("fp32_acc")), work.chip.sram_usable_bytes,
+    )  # fmt: skip
+    ops = [work.op.with_attrs(config=config.to_attrs()) for config in configs]
+    return [replace(work, op=op) for op in ops]
 
 
 def sparse(work: Work) -> Physics:

@@ -168,9 +168,9 @@ def _bounds(work: Work, timed: _Timed) -> Iterator[_Timed]:
         if _free(work) or plain.terms.cores <= timed.terms.cores:
             yield plain
             yield from _bounds(plain.work, plain)
-    if timed.terms.family == "matmul" and not work.context.cores:
-        # A matmul could be padded to where ttnn chooses a config that suits it better.
-        yield from map(_timed, matmul.padded(work))
+    if timed.terms.family == "matmul" and not work.context.cores and not work.attr("config"):
+        # ttnn goes by the ratio of the sides; the config that it takes for a larger one would do.
+        yield from map(_timed, matmul.ways(work))
     if _free(work):
         # Values could be held in the next larger format.
         specs = [_larger(spec) for spec in (*work.inputs, *work.outputs)]
@@ -251,9 +251,8 @@ def estimate(program: Program, *, traced: bool = False, chip: Chip | None = None
         estimate_op(op, program.input_specs(op), program.output_specs(op), board, traced=traced)
         for op in program.ops
     )
-    once = program.const_ops if program.const_eval_place == "device" else ()
-    once_ns = sum(
-        estimate_op(op, program.input_specs(op), program.output_specs(op), board).kernel_ns
-        for op in once
+    constant = program.const_ops if program.const_eval_place == "device" else ()
+    once = tuple(
+        estimate_op(op, program.input_specs(op), program.output_specs(op), board) for op in constant
     )
-    return host.call(program, board, ops, traced=traced, once_ns=once_ns)
+    return host.call(program, board, ops, traced=traced, once=once)

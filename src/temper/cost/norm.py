@@ -27,12 +27,13 @@ def _norm(
         else math.ceil(x.tiles / cores)
     )
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
-    # A residual is as large as x and read along with it; weights are read once a core.
+    # A residual is as large as x and read row by row with it; weights are read once a core. For
+    # one row the two are the same.
     residual = [s for s in work.inputs[1:] if s.shape == x.shape and rows_of(x) > 1]
-    weights = sum(
-        math.ceil(min(s.pages, wide)) * work.page_ns(s)
+    others = sum(
+        share_ns(work, s, cores) if s in residual else min(s.pages, wide) * work.page_ns(s)
         for s in work.inputs[1:]
-        if kind_of_memory(s) != "sharded" and s not in residual
+        if s in residual or kind_of_memory(s) != "sharded"
     )
     bytes_dram = sum(map(dram_bytes, (x, y, *residual)))
     return Physics(
@@ -42,8 +43,8 @@ def _norm(
         {**work.launch(), "first": 1500.0},
         {
             "dram": work.dram_ns(bytes_dram),
-            "noc": sum(share_ns(work, s, cores) for s in (x, y, *residual)),
-            "noc_weights": weights,
+            "noc": share_ns(work, x, cores) + share_ns(work, y, cores),
+            "noc_weights": others,
             "compute": work.cycles_ns(tiles * cycles),
         },
         size=float(x.size_bytes),

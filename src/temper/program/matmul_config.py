@@ -136,27 +136,60 @@ def _choose(
     core_grid: tuple[int, int] | None,
     limit_bytes: int,
 ) -> MatmulConfig:
-    batch_b = in1.matrix[0]
-    shard = in0.memory.shard
-    problem = _Problem(
-        batch_a=1 if fuse_batch and batch_b == 1 else batch,
-        batch_b=batch_b,
-        mt=ceil_div(m, TILE) * (batch if fuse_batch and batch_b == 1 else 1),
-        kt=ceil_div(k, TILE),
-        nt=ceil_div(n, TILE),
-        in0_tile=TILE_BYTES[in0.format],
-        in1_tile=TILE_BYTES[in1.format],
-        interm_tile=4096 if fp32_acc else max(2048, TILE_BYTES[out.format]),
-        bias_tile=TILE_BYTES[bias_format] if bias_format else 0,
-        in0_shard_bytes=_shard_bytes(shard, in0.format),
-        limit_bytes=limit_bytes,
-        fp32_acc=fp32_acc,
+    problem = _problem(
+        batch, m, k, n, in0, in1, out, fp32_acc, fuse_batch, bias_format, limit_bytes
     )
     if core_grid is not None:
         return _on_grid(problem, core_grid)
     if in0.memory.sharded and in0.memory.buffer == "sram":
         return _from_shard(problem, in0, out)
     return _simple(problem, in0, in1, out, grid)
+
+
+def _problem(
+    batch: int,
+    m: int,
+    k: int,
+    n: int,
+    in0: TensorSpec,
+    in1: TensorSpec,
+    out: TensorSpec,
+    fp32_acc: bool,
+    fuse_batch: bool,
+    bias_format: str | None,
+    limit_bytes: int,
+) -> _Problem:
+    batch_b = in1.matrix[0]
+    fused = fuse_batch and batch_b == 1
+    return _Problem(
+        batch_a=1 if fused else batch,
+        batch_b=batch_b,
+        mt=ceil_div(m, TILE) * (batch if fused else 1),
+        kt=ceil_div(k, TILE),
+        nt=ceil_div(n, TILE),
+        in0_tile=TILE_BYTES[in0.format],
+        in1_tile=TILE_BYTES[in1.format],
+        interm_tile=4096 if fp32_acc else max(2048, TILE_BYTES[out.format]),
+        bias_tile=TILE_BYTES[bias_format] if bias_format else 0,
+        in0_shard_bytes=_shard_bytes(in0.memory.shard, in0.format),
+        limit_bytes=limit_bytes,
+        fp32_acc=fp32_acc,
+    )
+
+
+@lru_cache(maxsize=4096)
+def ways(
+    batch: int, m: int, k: int, n: int, in0: TensorSpec, in1: TensorSpec, out: TensorSpec,
+    grid: tuple[int, int], fp32_acc: bool, limit_bytes: int,
+) -> tuple[MatmulConfig, ...]:  # fmt: skip
+    """One config of every kernel that interleaved operands can take, whichever ttnn prefers."""
+    problem = _problem(batch, m, k, n, in0, in1, out, fp32_acc, False, None, limit_bytes)
+    return (
+        _one_d(problem, grid, mcast_in0=True),
+        _one_d(problem, grid, mcast_in0=False),
+        _two_d(problem, grid),
+        _multi_core(problem, grid),
+    )
 
 
 def _shard_bytes(shard: tuple[int, int] | None, fmt: str) -> int:
