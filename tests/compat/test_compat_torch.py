@@ -241,16 +241,45 @@ def test_shapes_may_stand_where_older_scripts_have_them() -> None:
         verify_against_golden([a], [a + 1], True, True, 0.99, 0.5)
 
 
-def test_codegen_exports_the_program_instead(
+def test_codegen_writes_a_script_and_cpp_the_program(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tt_torch import codegen_py, parse_compiled_artifacts_from_cache_to_disk
+    from tt_torch import codegen_cpp, codegen_py, parse_compiled_artifacts_from_cache_to_disk
 
     codegen_py(Small(), torch.randn(4, 32), export_path=str(tmp_path / "model"))
-    assert any(file.suffix == ".txt" for file in (tmp_path / "model").iterdir())
-    assert "generates no code" in capsys.readouterr().err
+    (script,) = (tmp_path / "model").glob("*.py")
+    assert "ttnn.linear(" in script.read_text()
+    assert any("weights" in path.name for path in (tmp_path / "model").glob("*.safetensors"))
+    codegen_cpp(Small(), torch.randn(4, 32), export_path=str(tmp_path / "cpp"))
+    assert any(file.suffix == ".txt" for file in (tmp_path / "cpp").iterdir())
+    assert "writes no C++" in capsys.readouterr().err
     with pytest.raises(UsageError, match="no MLIR"):
         parse_compiled_artifacts_from_cache_to_disk("cache", "out")
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_the_codegen_backend_writes_a_script_or_says_that_it_cannot(
+    tmp_path: Path, compiled: bool
+) -> None:
+    import torch_xla
+    import torch_xla.core.xla_model as xm
+
+    from temper.options import clear_custom_compile_options
+
+    asked = {"backend": "codegen_py", "export_path": str(tmp_path / "out")}
+    torch_xla.set_custom_compile_options(asked)
+    try:
+        model, x = Small().to(xm.xla_device()), torch.randn(4, 32).to(xm.xla_device())
+        if compiled:
+            model.compile(backend="tt")
+            with torch.no_grad():
+                model(x)
+            assert [p.suffix for p in (tmp_path / "out").glob("*_g0.py")] == [".py"]
+        else:
+            with torch.no_grad(), pytest.raises(UsageError, match="runs op by op"):
+                model(x)
+    finally:
+        clear_custom_compile_options()
 
 
 def test_the_profiler_command_gives_its_command_the_stand_ins(tmp_path: Path) -> None:

@@ -41,9 +41,9 @@ def translate(options: Mapping[str, Any]) -> dict[str, Any]:
                 taken = f"is taken as {today}={meant}"
                 found[today] = max(meant, found.get(today, meant))
             note(f"option {plain}", f"the option {plain} of older tt-xla {taken}")
-        elif plain == "backend" and str(value).startswith("codegen"):
-            note("codegen", f"backend={value}: Temper generates no code; export_path receives the "
-                 "compiled program")  # fmt: skip
+        elif plain == "backend" and str(value).startswith("codegen") and value != "codegen_py":
+            note("codegen", f"backend={value}: Temper writes Python alone (codegen_py); "
+                 "export_path receives the compiled program")  # fmt: skip
         else:
             found[name] = value
     return found

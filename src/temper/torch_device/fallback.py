@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from temper.errors import UsageError
+from temper.options import get_custom_compile_options
 from temper.torch_device.observer import clock_ns, note, observed
 from temper.torch_device.storage import (
     DEVICE,
@@ -31,6 +33,12 @@ _INDEXING = frozenset(
         aten.index.Tensor_out,
         aten._unsafe_index_put.default,
     }
+)
+
+# A model that runs these op by op is one that nobody compiled.
+_OF_A_MODEL = frozenset(
+    f"aten::{name}"
+    for name in ("addmm", "mm", "linear", "convolution", "embedding", "native_layer_norm")
 )
 
 
@@ -108,8 +116,21 @@ def _same_device_or_raise(op: Any, tensors: list[torch.Tensor]) -> None:
     )
 
 
+def _no_script_of_single_ops() -> None:
+    """backend=codegen_py writes the script of a compiled graph: nothing would be written here."""
+    asked = get_custom_compile_options()
+    if asked.get("backend") == "codegen_py":
+        raise UsageError(
+            "backend=codegen_py writes the script of a compiled graph; this model runs op by op",
+            try_=['model.compile(backend="tt") before the call',
+                  "tt_torch.codegen_py(model, *inputs, export_path=DIR)"],
+        )  # fmt: skip
+
+
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the op on the host bytes and hand back tensors on the device."""
+    if op._schema.name in _OF_A_MODEL:
+        _no_script_of_single_ops()
     plan = _plan(op)
     tensors: list[torch.Tensor] = []
     host_args = [_to_host(value, tensors) for value in args]
