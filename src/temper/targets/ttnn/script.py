@@ -73,7 +73,8 @@ def write_tensors(path, arrays):
 def tensor(array, shape, dtype, layout, device=None, memory_config=None):
     """A ttnn tensor from numbers of the host."""
     whole = dtype in (ttnn.int32, ttnn.uint32, ttnn.uint16, ttnn.uint8)
-    data = np.ascontiguousarray(array, np.int32 if whole else np.float32).reshape(shape)
+    # A copy: ttnn takes no array that cannot be written, as those of a file are.
+    data = np.array(array, np.int32 if whole else np.float32, order="C").reshape(shape)
     host = ttnn.Tensor(data, dtype, layout=layout)
     return host if device is None else ttnn.to_device(host, device, memory_config)
 
