@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,12 +24,7 @@ ray = pytest.importorskip("ray", reason="Ray is an extra: pip install 'tt-temper
 @pytest.fixture(scope="module", autouse=True)
 def _cluster() -> object:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    try:
-        ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
-    except OSError as error:  # the tests before it in this process left it large
-        if error.errno != errno.ENOMEM:
-            raise
-        pytest.skip("the system has no memory to fork this large test process for Ray")
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 

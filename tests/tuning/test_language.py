@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import mmap
+import os
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 from click.testing import CliRunner
 from transformers import LlamaConfig
 
 from temper.cli.bench import command
+from temper.frontdoor.language.unwritten import unwritten
 from temper.tuning.language import LanguageCosts
 
 EIGHT_B = {
@@ -65,3 +70,20 @@ def test_bench_of_a_folder_prints_rates_by_batch_and_context(tmp_path: Path) -> 
     found = json.loads(result.stdout)["times"]
     assert [(t["users"], t["context"]) for t in found] == [(1, 64), (1, 128)]
     assert all(t["fits"] for t in found)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the size of a process from /proc")
+def test_weights_that_nobody_writes_leave_a_process_that_can_be_forked() -> None:
+    def size_gb() -> float:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * mmap.PAGESIZE / 1e9
+
+    before = size_gb()
+    weights = unwritten((64, 2**30), torch.bfloat16)  # 137 GB, more than the system would promise
+    assert weights.shape == (64, 2**30)
+    assert size_gb() > before + 137
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    del weights
+    assert size_gb() < before + 1

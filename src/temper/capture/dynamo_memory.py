@@ -20,9 +20,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 Owner = TypeVar("Owner")
 # Sources of generated code that stay readable in tracebacks.
-_SOURCES = 512
+_SOURCES = 128
 # Results of ops on tensors without data that torch remembers, one for every shape and number.
-_FAKE_RESULTS = 1024
+_FAKE_RESULTS = 512
 
 
 def forget_old_compiles() -> None:

@@ -15,6 +15,7 @@ import torch
 import transformers as hf
 
 from temper.errors import UsageError
+from temper.frontdoor.language.unwritten import unwritten
 
 
 def is_folder(argument: str) -> bool:
@@ -68,7 +69,7 @@ def shallow(config: Any, layers: int, make: Any = None) -> Any:
     build = make or hf.AutoModelForCausalLM.from_config
     with torch.device("meta"):
         model = build(cut).to(torch.bfloat16).eval()
-    model = model.to_empty(device="cpu")
+    model = model._apply(lambda t: unwritten(t.shape, t.dtype))
     for name, module in list(model.named_modules()):
         if type(module).__name__.endswith("RotaryEmbedding"):
             parent, _, leaf = name.rpartition(".")

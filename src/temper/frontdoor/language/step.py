@@ -18,6 +18,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from temper.frontdoor.language.attention import CapturedStep, attending
 from temper.frontdoor.language.rotary import call_angles, tables
+from temper.frontdoor.language.unwritten import unwritten
 from temper.graph import cache_ops
 from temper.program.tensor import TILE
 
@@ -174,7 +175,7 @@ def add_cache(
     for index, layer in enumerate(layers):
         for name, depth in (("keys", layer.key_depth), ("values", layer.value_depth)):
             shape = (users, layer.heads, length, depth)
-            module.register_buffer(f"{prefix}{name}_{index}", torch.empty(shape, dtype=dtype))
+            module.register_buffer(f"{prefix}{name}_{index}", unwritten(shape, dtype))
 
 
 @contextlib.contextmanager
