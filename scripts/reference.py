@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import temper
+from temper import etl
 from temper.files import write_text
+from temper.frontdoor.compiled import CompiledModel
+from temper.tuning.bench import Bench
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference.md"
 HEAD = """# Python reference
@@ -20,6 +23,10 @@ HEAD = """# Python reference
 Written by `scripts/reference.py` from the docstrings; a test holds it current and runs its
 examples. The command line tells the same of itself: `temper COMMAND --help`.
 """
+# Every record has these; they mean what their names say.
+_PLAIN = ("as_dict",)
+# A default whose text is longer is not shown.
+_LONG = 60
 
 
 def page() -> str:
@@ -28,6 +35,9 @@ def page() -> str:
     for name in sorted(temper.__all__, key=str.lower):
         if not name.startswith("_"):
             parts += _entry(f"temper.{name}", getattr(temper, name))
+    for thing in (CompiledModel, Bench):  # what compile and bench give
+        parts += _entry(f"{thing.__module__}.{thing.__name__}", thing)
+    parts += _entry("temper.etl", etl)
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -36,19 +46,44 @@ def _entry(name: str, thing: Any) -> list[str]:
         lines = [f"## {name}", "", _doc(thing), ""]
         for each in getattr(thing, "__all__", ()):
             found = getattr(thing, each)
-            if callable(found):
+            if inspect.isclass(found):
+                lines += [f"### class {name}.{each}{_signature(found)}", "", _doc(found), ""]
+                lines += _members(found)
+            elif callable(found):
                 lines += [f"### {name}.{each}{_signature(found)}", "", _doc(found), ""]
         return lines
     if inspect.isclass(thing):
-        return [f"## class {name}", "", _doc(thing), ""]
+        return [f"## class {name}", "", _doc(thing), "", *_members(thing)]
     return [f"## {name}", "", "```python", f"{name}{_signature(thing)}", "```", "", _doc(thing), ""]
+
+
+def _members(thing: type) -> list[str]:
+    """Public methods and properties; every one of them has a docstring."""
+    lines = []
+    for name, member in vars(thing).items():
+        if name.startswith("_") or name in _PLAIN:
+            continue
+        if isinstance(member, property):
+            lines.append(f"- `{name}`: {_first(member)}")
+        elif callable(member) or isinstance(member, (classmethod, staticmethod)):
+            lines.append(f"- `{name}{_signature(getattr(thing, name))}`: {_first(member)}")
+    return [*lines, ""] if lines else []
+
+
+def _first(thing: Any) -> str:
+    return " ".join(_doc(thing).partition("\n\n")[0].split())
 
 
 def _signature(thing: Any) -> str:
     try:
-        text = str(inspect.signature(thing))
+        found = inspect.signature(thing)
     except (TypeError, ValueError):
         return "(...)"
+    short = [
+        p.replace(default=...) if len(repr(p.default)) > _LONG else p
+        for p in found.parameters.values()
+    ]
+    text = str(found.replace(parameters=short)).replace("Ellipsis", "...")
     # Defaults whose text holds an address differ from run to run; annotations are text here.
     text = re.sub(r"<function .*? at 0x[0-9a-f]+>", "...", text).replace("'", '"')
     return re.sub(r'(: |-> )"([^"]*)"', r"\1\2", text)

@@ -243,6 +243,19 @@ def test_a_file_says_its_one_job_and_stays_short(path: Path) -> None:
     assert text.count("\n") <= 400, "look for the second job in it"
 
 
+def test_every_public_function_and_class_says_what_it_is_for() -> None:
+    """Stand-ins for other packages are left out: their names are told by those packages."""
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    silent = [
+        f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}"
+        for path in python_files()
+        if "standins" not in path.parts
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, kinds) and not node.name.startswith("_") and not ast.get_docstring(node)
+    ]
+    assert not silent
+
+
 def test_the_map_in_the_docs_names_every_package() -> None:
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     packages = {p.name for p in SOURCE.iterdir() if p.is_dir() and not p.name.startswith("_")}

@@ -54,6 +54,7 @@ def replacing_path(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
     with replacing(path) as file:
         file.write(text.encode("utf-8", "surrogateescape"))
 

@@ -64,6 +64,7 @@ def time_text(ns: float) -> str:
 
 
 def bytes_text(size: float) -> str:
+    """Bytes in units of a thousand."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= scale:
             return f"{size / scale:.3g} {unit}"
@@ -71,6 +72,7 @@ def bytes_text(size: float) -> str:
 
 
 def rate_text(tflops: float) -> str:
+    """A rate of arithmetic for people."""
     for unit, scale in (("TFLOP/s", 1.0), ("GFLOP/s", 1e3)):
         if tflops * scale >= 1:
             return f"{tflops * scale:.3g} {unit}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from temper.cli.output import console, emit_json, json_option, table
+from temper.cli.output import console, emit_json, json_option, labelled, table
 from temper.cli.progress import progress, quiet_option
 from temper.cli.values import Number, Whole, kept_chip
 from temper.files import check_writable
@@ -96,17 +96,17 @@ def _show(advice: Advice, model: str, page: Path | None) -> None:
     for board in advice.boards:
         out.print(f"{board.chip}: {settings_text(board)}")
         gains = [r for r in board.ladder.rungs[1:] if r.kept]
-        out.print("  gains   " + ", ".join(f"{r.name} ×{r.gain:.2f}" for r in gains))
+        out.print(labelled("gains", ", ".join(f"{r.name} ×{r.gain:.2f}" for r in gains)))
         lost = [r for r in board.ladder.rungs if r.verdict in ("slower", "below the floor")]
         if lost:
-            out.print("  not     " + ", ".join(f"{r.name} ({r.verdict})" for r in lost))
+            out.print(labelled("not", ", ".join(f"{r.name} ({r.verdict})" for r in lost)))
         limits = ", ".join(f"{name} {share:.0%}" for name, share in list(board.limits.items())[:3])
         roof = board.roofline
-        out.print(f"  limits  {limits}; {roof.tflops:.3g} of {roof.roof_tflops:.3g} TFLOP/s that "
-                  "its roofline allows")  # fmt: skip
-        out.print(f"  memory  {memory_text(board)}")
+        reached = f"{roof.tflops:.3g} of {roof.roof_tflops:.3g} TFLOP/s that its roofline allows"
+        out.print(labelled("limits", f"{limits}; {reached}"))
+        out.print(labelled("memory", memory_text(board)))
         for text in (*board.next_steps, *(f"not tried: {t}" for t in board.ladder.skipped)):
-            out.print(f"  next    {text}")
+            out.print(labelled("next", text))
     for name, text in advice.refused.items():
         out.print(f"{name}: {text}")
     out.print(advice.choice)

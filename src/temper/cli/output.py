@@ -131,6 +131,14 @@ def table(
     return Group(*parts)
 
 
+def labelled(label: str, text: str, indent: int = 10) -> str:
+    """A line with a word in front, broken to the console's width below its own beginning."""
+    return textwrap.fill(
+        text, console().width, initial_indent=f"  {label:<{indent - 2}}",
+        subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
+
+
 def emit_json(value: Any) -> None:
     """One JSON document on standard output."""
     context = click.get_current_context(silent=True)

@@ -13,6 +13,7 @@ _NAMES = ("openxla", "openxla_eval", "tt-experimental", "tt-legacy")
 
 
 def register() -> None:
+    """Give Dynamo the other stacks' names for Temper's backend."""
     from torch._dynamo.backends import registry
 
     from temper.frontdoor.backend import tt

@@ -181,5 +181,6 @@ def set_configuration_options(**settings: Any) -> None:
 
 
 def reset_configuration() -> None:
+    """Forget everything that a script has configured."""
     global _global
     _global = CompilerConfig()

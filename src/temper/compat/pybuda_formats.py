@@ -31,6 +31,8 @@ class BackendType(_Named):
 
 
 class BackendDevice(_Named):
+    """Boards by PyBuda's names."""
+
     Grayskull = "grayskull"
     Wormhole_B0 = "wormhole_b0"
     Blackhole = "blackhole"
@@ -38,12 +40,16 @@ class BackendDevice(_Named):
 
 
 class DeviceMode(_Named):
+    """What a device is for; Temper compiles and runs."""
+
     CompileAndRun = 0
     CompileOnly = 1
     RunOnly = 2
 
 
 class MathFidelity(_Named):
+    """Math fidelities by PyBuda's names."""
+
     LoFi = "LoFi"
     HiFi2 = "HiFi2"
     HiFi3 = "HiFi3"
@@ -75,12 +81,16 @@ class DataFormat(_Named):
 
 
 class PerfTraceLevel(_Named):
+    """How much PyBuda would trace; accepted."""
+
     NONE = 0
     LIGHT = 1
     VERBOSE = 2
 
 
 class CompileDepth(_Named):
+    """How far PyBuda would compile; accepted."""
+
     INIT_COMPILE = 0
     GENERATE_INITIAL_GRAPH = 1
     POST_INITIAL_GRAPH_PASS = 2

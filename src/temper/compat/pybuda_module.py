@@ -104,22 +104,32 @@ class _Foreign:
 
 
 class OnnxModule(_Foreign):
+    """A model of ONNX, which is refused."""
+
     pass
 
 
 class TFModule(_Foreign):
+    """A model of TensorFlow, which is refused."""
+
     pass
 
 
 class TFGraphDefModule(_Foreign):
+    """A model of a TensorFlow graph, which is refused."""
+
     pass
 
 
 class TFLiteModule(_Foreign):
+    """A model of TFLite, which is refused."""
+
     pass
 
 
 class JaxModule(_Foreign):
+    """A model of JAX, which is refused."""
+
     pass
 
 

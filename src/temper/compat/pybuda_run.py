@@ -134,6 +134,7 @@ def run_generate(
 
 
 def run_generative_inference(*args: Any, **kwargs: Any) -> Any:
+    """As ``run_inference``: the model keeps its own cache."""
     return run_inference(*args, **kwargs)
 
 

@@ -33,6 +33,7 @@ def take_xla_for_tt() -> None:
 
 
 def give_xla_back() -> None:
+    """Let the device name "xla" be torch's own again."""
     torch.Tensor.to = _to  # type: ignore[method-assign]
 
 

@@ -23,6 +23,8 @@ class CompileDepth(IntEnum):
 
 
 class OpByOpBackend(IntEnum):
+    """What splits a model into single ops."""
+
     TORCH = 1
     STABLEHLO = 2
 

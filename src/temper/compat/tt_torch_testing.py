@@ -18,6 +18,8 @@ class ModelMetadata:
 
 
 class OpCompilationStatus(IntEnum):
+    """How far the compilation of an op came, in tt-torch's steps."""
+
     NOT_STARTED = 0
     CREATED_GRAPH = 1
     CONVERTED_TO_TORCH_IR = 2

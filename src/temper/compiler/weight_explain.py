@@ -57,6 +57,8 @@ class WeightLine:
 
 @dataclass(frozen=True)
 class OverrideExplanation:
+    """What each pattern of an override file did, and what each weight got."""
+
     patterns: tuple[PatternLine, ...]
     weights: tuple[WeightLine, ...]
     # "captured graph", or why only the kinds of the layers were looked at

@@ -43,6 +43,7 @@ def _setting(work: Work, name: str) -> int:
 
 
 def sdpa(work: Work) -> Physics:
+    """Attention over whole sequences, block by block."""
     q, k = work.inputs[0], work.inputs[1] if len(work.inputs) > 1 else work.inputs[0]
     batch, heads, seq, depth = _four(q)
     keys_batch, _, keys, _ = _four(k)
@@ -92,6 +93,7 @@ def _steps(chunks: int, high: int, wide: int, kt: int, causal: bool, start: int)
 
 
 def sdpa_decode(work: Work) -> Physics:
+    """Attention of one row a user against the cache."""
     q, k = work.inputs[0], work.inputs[1] if len(work.inputs) > 1 else work.inputs[0]
     _, users, heads, depth = _four(q)
     blocks, kv_heads, length, _ = _four(k)
@@ -127,6 +129,7 @@ def sdpa_decode(work: Work) -> Physics:
 
 
 def rope(work: Work) -> Physics:
+    """Rotary embedding: elementwise work over rows."""
     x, y = work.x, work.y
     rows = x.tiles // max(1, ceil_div(x.shape[-1], TILE))
     cores = work.cores(float(rows))
@@ -149,6 +152,7 @@ def rope(work: Work) -> Physics:
 
 
 def heads(work: Work) -> Physics:
+    """Splitting and joining heads: data movement."""
     code = work.code
     x, y = work.x, work.y
     base = moved(work, "heads", x if "Create" in code else y)

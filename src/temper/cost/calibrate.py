@@ -46,6 +46,7 @@ class FittedFamily:
 
 
 def physics_of(rows: Sequence[Row]) -> list[Physics]:
+    """Each row in physical terms, before any fitted factor."""
     return [physics(Work(r.op, r.inputs, r.outputs, r.chip, r.context)) for r in rows]
 
 

@@ -75,6 +75,7 @@ class Constants:
 
 
 def load_file(path: Path) -> Constants:
+    """Fitted constants from a file; BadFileError where it holds none."""
     try:
         raw = json.loads(path.read_text())
         if raw["format"] != FORMAT:
@@ -87,6 +88,7 @@ def load_file(path: Path) -> Constants:
 
 
 def parse(raw: Mapping[str, Any]) -> Constants:
+    """Constants from their JSON form, checked."""
     families = {}
     for name, entry in raw["families"].items():
         serial, overlap = tuple(entry["serial"]), tuple(entry["overlap"])

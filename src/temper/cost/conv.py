@@ -13,6 +13,7 @@ from temper.program.tensor import TILE, TILE_BYTES, ceil_div
 
 
 def conv2d(work: Work) -> Physics:
+    """Convolution as its kernels run it: rows gathered, then a matmul."""
     x, y = work.x, work.y
     weight = work.inputs[1] if len(work.inputs) > 1 else x
     kernel = work.attr("kernel") or [1, 1]
@@ -93,6 +94,7 @@ def conv2d(work: Work) -> Physics:
 
 
 def halo(work: Work) -> Physics:
+    """Rows that neighbouring shards hand each other before a window op."""
     x, y = work.x, work.y
     cores = work.cores(float(y.pages))
     tiled = x.layout == "tile"
@@ -115,6 +117,7 @@ def halo(work: Work) -> Physics:
 
 
 def pool(work: Work) -> Physics:
+    """Max and average pooling."""
     x, y = work.x, work.y
     kernel = work.attr("kernel") or [2, 2]
     window = max(1, int(kernel[0]) * int(kernel[1]))
@@ -137,10 +140,12 @@ def pool(work: Work) -> Physics:
 
 
 def upsample(work: Work) -> Physics:
+    """Upsampling: every output row is written."""
     return moved(work, "upsample", work.y)
 
 
 def grid_sample(work: Work) -> Physics:
+    """Sampling at given places: gathers and a weighted sum."""
     base = moved(work, "grid_sample", work.y)
     overlap = {**base.overlap, "noc": base.overlap["noc"] + 4 * share_ns(work, work.y, base.cores)}
     return Physics("grid_sample", base.variant, base.cores, base.serial, overlap, base.size)

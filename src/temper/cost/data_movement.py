@@ -17,10 +17,12 @@ def rows_of(spec: TensorSpec) -> float:
 
 
 def route(work: Work) -> str:
+    """Where a move starts and ends."""
     return f"{kind_of_memory(work.x)}-{kind_of_memory(work.y)}"
 
 
 def variant(work: Work) -> tuple[str, ...]:
+    """Layouts and memories that choose the kernel."""
     layouts = letter(work.x) + letter(work.y)
     return (f"{work.code}:{layouts}", route(work), SHORT[work.y.format])
 
@@ -131,18 +133,22 @@ def slice_(work: Work) -> Physics:
 
 
 def to_interleaved(work: Work) -> Physics:
+    """Shards written out to interleaved memory."""
     return moved(work, "sharded_to_interleaved", smaller(work))
 
 
 def to_sharded(work: Work) -> Physics:
+    """Interleaved memory read into shards."""
     return moved(work, "interleaved_to_sharded", smaller(work))
 
 
 def reshard(work: Work) -> Physics:
+    """One sharding to another."""
     return moved(work, "reshard", work.y)
 
 
 def move(work: Work) -> Physics:
+    """A buffer moved to another place of its memory."""
     base = moved(work, "move", work.y)
     if kind_of_memory(work.y) != "sharded":
         return base
@@ -153,10 +159,12 @@ def move(work: Work) -> Physics:
 
 
 def concat(work: Work) -> Physics:
+    """Several tensors written behind one another."""
     return moved(work, "concat", work.y)
 
 
 def pad(work: Work) -> Physics:
+    """Values added around a tensor."""
     return moved(work, "pad", work.y)
 
 
@@ -171,6 +179,7 @@ def repeat(work: Work) -> Physics:
 
 
 def gather(work: Work) -> Physics:
+    """Elements picked or put by an index."""
     return moved(work, "gather_scatter", work.y)
 
 

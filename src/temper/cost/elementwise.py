@@ -141,6 +141,7 @@ def _older(work: Work) -> bool:
 
 
 def unary(work: Work) -> Physics:
+    """A chain of functions of one operand."""
     chain = work.attr("functions") or []
     older = _older(work)
     cycles = chain_cycles(chain, work.chip.arch, older=older)
@@ -168,6 +169,7 @@ _MATRIX = frozenset({"add", "sub", "subtract", "rsub"})
 
 
 def binary(work: Work) -> Physics:
+    """Two operands, one function, and the functions fused to it."""
     function = plain_name(str(work.attr("function") or "add"))
     arch = work.chip.arch
     fused = [*(work.attr("lhs") or []), *(work.attr("rhs") or []), *(work.attr("post") or [])]
@@ -192,16 +194,19 @@ _MATRIX_FORMATS = frozenset({"bfloat16", "bfloat8_b", "bfloat4_b", "bfloat2_b", 
 
 
 def ternary(work: Work) -> Physics:
+    """Three operands, such as where."""
     function = str(work.attr("function") or "where")
     cycles = cycles_of(function, work.chip.arch, 3)
     return _stream(work, (memory_kind(work),), cycles, "ternary", 3)
 
 
 def typecast(work: Work) -> Physics:
+    """Values rewritten in another format."""
     pair = f"{SHORT[work.x.format]}-{SHORT[work.y.format]}"
     return _pipeline(work, (memory_kind(work), letter(work.y), pair), 130.0, "typecast")
 
 
 def copy(work: Work) -> Physics:
+    """A tensor copied as it is."""
     route = f"{kind_of_memory(work.x)}-{kind_of_memory(work.y)}"
     return _stream(work, (route, letter(work.y)), 0.0, "copy", 1)

@@ -73,6 +73,7 @@ def evaluate(path: Path) -> Evaluation:
 
 
 def evaluate_rows(usable: Sequence[Row], rejected: Sequence[Rejected] = ()) -> Evaluation:
+    """How well the model foretells measured rows, by family."""
     groups: dict[str, list[_Point]] = defaultdict(list)
     fitted = set(constants().meta.get("sources", ()))
     parts: dict[bool, list[_Point]] = {True: [], False: []}
@@ -96,6 +97,7 @@ def evaluate_rows(usable: Sequence[Row], rejected: Sequence[Rejected] = ()) -> E
 
 
 def score(points: Sequence[_Point], rows: int) -> Score:
+    """Errors of modelled against measured times in few numbers."""
     if not points:
         return Score(rows, 0, None, None, None, None, None)
     measured = np.array([p.measured for p in points])

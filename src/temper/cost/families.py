@@ -77,6 +77,7 @@ POWER = {
 
 
 def family_of(work: Work) -> str:
+    """The family of kernels that runs an op."""
     if "family" in work.op.attrs:
         return str(work.op.attrs["family"])
     kind = KINDS.get(work.op.kind)

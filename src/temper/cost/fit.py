@@ -70,6 +70,7 @@ def table(
     kernel_ns: Sequence[float],
     weight: Sequence[float],
 ) -> Table:
+    """Rows of physics as arrays for the fit."""
     return Table(
         np.array([[p.serial.get(n, 0.0) for n in serial] for p in physics]),
         np.array([[max(p.overlap.get(n, 0.0), TINY) for n in overlap] for p in physics]),
@@ -80,6 +81,7 @@ def table(
 
 
 def log_time(theta: Array, serial: Array, overlap: Array, power: float) -> Array:
+    """Logarithm of the modelled time: serial terms add up, overlapped ones join by a p-norm."""
     factors = np.exp(theta)
     split = serial.shape[1]
     joined = ((overlap * factors[split:]) ** power).sum(axis=1) ** (1 / power)
@@ -179,6 +181,7 @@ def lookup(tree: Mapping[Path, Node], variant: Path) -> tuple[Path, Node]:
 
 
 def predict(tree: Mapping[Path, Node], rows: Table, power: float) -> Array:
+    """Modelled times of rows by a fitted tree."""
     theta = np.stack([lookup(tree, v)[1].theta for v in rows.variants])
     factors = np.exp(theta)
     split = rows.serial.shape[1]

@@ -20,6 +20,7 @@ _KERNELS = 3
 
 
 def constants(chip: Chip) -> HostTimes:
+    """What the host takes for launches and calls with this board."""
     return chip.architecture.host
 
 

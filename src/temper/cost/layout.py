@@ -65,10 +65,12 @@ def _relayout(work: Work, family: str, tiled: TensorSpec, rowed: TensorSpec) -> 
 
 
 def tilize(work: Work) -> Physics:
+    """Rows to tiles."""
     return _relayout(work, "tilize", work.y, work.x)
 
 
 def untilize(work: Work) -> Physics:
+    """Tiles to rows."""
     return _relayout(work, "untilize", work.x, work.y)
 
 
@@ -121,6 +123,7 @@ def _direction(x: TensorSpec, y: TensorSpec) -> str:
 
 
 def reshape(work: Work) -> Physics:
+    """Another shape: free as a view, else rows are moved."""
     x, y = work.x, work.y
     tiled = y.layout == "tile"
     units = float(y.tiles if tiled else y.pages)
@@ -152,6 +155,7 @@ def _lines(work: Work, rows: float, cores: int) -> float:
 
 
 def transpose(work: Work) -> Physics:
+    """Two dimensions exchanged."""
     dim = str(work.attr("misc", {}).get("dim", "")).rsplit(":", 1)[-1] or _transposed(work)
     return _shuffle(work, "transpose", dim)
 
@@ -163,6 +167,7 @@ def _transposed(work: Work) -> str:
 
 
 def permute(work: Work) -> Physics:
+    """Dimensions in another order."""
     text = work.attr("misc", {}).get("dims")
     dims = (
         [int(d) for d in re.findall(r"\d+", str(text))] if text else list(work.attr("dims") or [])

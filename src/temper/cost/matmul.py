@@ -39,6 +39,7 @@ def _config(work: Work, batch: int, mt: int, kt: int, nt: int) -> Mapping[str, A
 
 
 def physics(work: Work) -> Physics:
+    """A matmul: engine, DRAM, on-chip network and partial sums."""
     a, b, y = work.inputs[0], work.inputs[1], work.y
     batch, mt, kt, nt = dims(work)
     config = _config(work, batch, mt, kt, nt)

@@ -52,10 +52,12 @@ def _norm(
 
 
 def rms(work: Work) -> Physics:
+    """RMS norm over rows."""
     return _rows(work, "rmsnorm")
 
 
 def layer(work: Work) -> Physics:
+    """Layer norm over rows."""
     return _rows(work, "rmsnorm" if work.attr("norm") == "rms" else "layernorm")
 
 
@@ -69,6 +71,7 @@ def _rows(work: Work, family: str) -> Physics:
 
 
 def partial(work: Work) -> Physics:
+    """A norm in two ops: the statistics of rows, or the norm by them."""
     x = work.x
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
     return _norm(work, "norm_partial", (work.code,), max(1.0, x.tiles / wide))
@@ -85,4 +88,5 @@ def group(work: Work) -> Physics:
 
 
 def batch(work: Work) -> Physics:
+    """Batch and group norm."""
     return _norm(work, "groupnorm", (route(work), SHORT[work.x.format]), float(work.x.tiles))

@@ -47,6 +47,7 @@ TILE_WAIT_NS = 350.0
 
 
 def reduce(work: Work) -> Physics:
+    """Sums, means and maxima along a dimension."""
     x = work.x
     misc = work.attr("misc", {})
     dim = str(misc.get("dim", "")).rsplit(":", 1)[-1]
@@ -61,6 +62,7 @@ def reduce(work: Work) -> Physics:
 
 
 def softmax(work: Work) -> Physics:
+    """Softmax along rows."""
     x = work.x
     misc = work.attr("misc", {})
     lines = _lines(work)
@@ -88,6 +90,7 @@ def _lines(work: Work) -> float:
 
 
 def topk(work: Work) -> Physics:
+    """The largest of each row."""
     x = work.x
     if "ArgMax" in work.code or work.op.kind == "ArgMax":
         elements = float(math.prod(x.shape)) if x.shape else 1.0
@@ -108,4 +111,5 @@ def topk(work: Work) -> Physics:
 
 
 def cumsum(work: Work) -> Physics:
+    """Running sums: one pass that cannot be split."""
     return _reading(work, "cumsum", (route(work),), float(work.y.tiles), 100.0)

@@ -96,6 +96,7 @@ def read_all(paths: Iterable[Path]) -> tuple[list[Row], list[Rejected]]:
 
 
 def convert(cells: Iterable[Mapping[str, Any]]) -> tuple[list[Row], list[Rejected]]:
+    """Rows of measured tables as the model takes them, and those that it cannot take."""
     rows: list[Row] = []
     rejected: list[Rejected] = []
     for number, row in enumerate(cells, start=2):

@@ -140,6 +140,7 @@ class Work:
 
 
 def dram_bytes(spec: TensorSpec) -> float:
+    """Bytes of a tensor that lie in DRAM."""
     return float(spec.size_bytes) if spec.memory.buffer == "dram" else 0.0
 
 

@@ -45,6 +45,7 @@ def allocation(text: str, chip: Chip) -> list[str]:
 
 
 def beyond_l1(text: str, chip: Chip) -> list[str]:
+    """Circular buffers that need more than SRAM has: by how much."""
     match = re.search(r"grow to (\d+) B which is beyond max L1 size of (\d+) B", text, re.I)
     if match is None:
         return []
@@ -59,6 +60,7 @@ def beyond_l1(text: str, chip: Chip) -> list[str]:
 
 
 def clash(text: str, chip: Chip) -> list[str]:
+    """Circular buffers that meet a tensor in SRAM: where, and by how much."""
     match = re.search(
         r"L1 buffer allocated at (\d+) and static circular buffer region ends at (\d+)", text, re.I
     )
@@ -77,6 +79,7 @@ def clash(text: str, chip: Chip) -> list[str]:
 
 
 def trace_region(text: str, chip: Chip) -> list[str]:
+    """A trace larger than its region: the size to set."""
     match = re.search(r"trace buffers of size (\d+) ?B .*?only (\d+) ?B is allocated", text, re.I)
     if match is None:
         return []
@@ -92,6 +95,7 @@ def trace_region(text: str, chip: Chip) -> list[str]:
 
 
 def shards(text: str, chip: Chip) -> list[str]:
+    """More shards than cores: how many of each."""
     match = re.search(r"number of shards[^\d]{0,40}(\d+)[^\d]{0,80}?(\d+)", text, re.I)
     if match is None:
         return []
@@ -101,6 +105,7 @@ def shards(text: str, chip: Chip) -> list[str]:
 
 
 def pages(text: str, chip: Chip) -> list[str]:
+    """Hugepages that are missing: how many."""
     have = number_after(text, r"NumHugepages: (\d+)")
     need = number_after(text, r"NumMMIODevices: (\d+)")
     if have is not None and need is not None:
@@ -115,6 +120,7 @@ def pages(text: str, chip: Chip) -> list[str]:
 
 
 def firmware(text: str, chip: Chip) -> list[str]:
+    """Firmware older than asked for: which versions."""
     match = re.search(r"version ([\d.]+\d) on the system is older than .*? ([\d.]+\d)", text, re.I)
     if match is None:
         return []
@@ -124,5 +130,6 @@ def firmware(text: str, chip: Chip) -> list[str]:
 
 
 def distance_to_level(text: str, chip: Chip) -> list[str]:
+    """An optimization level that does not exist: which do."""
     given = number_after(text, r"optimization_level: (\d+)")
     return [] if given is None else [f"given {given}; levels are 0, 1 and 2"]

@@ -56,6 +56,7 @@ def card_present(context: Examined) -> Result:
 
 @check("driver", "driver")
 def driver_loaded(context: Examined) -> Result:
+    """Whether the kernel driver is loaded, and which."""
     machine = context.machine
     if not context.has_card:
         return
@@ -139,6 +140,7 @@ def _install_hint(cards: list[Card]) -> str:
 
 @check("permission", "driver")
 def node_permission(context: Examined) -> Result:
+    """Whether this user may open the card."""
     machine = context.machine
     for card in context.cards:
         if not card.node:
@@ -185,6 +187,7 @@ def _title(card: Card) -> str:
 
 @check("firmware", "card")
 def firmware_version(context: Examined) -> Result:
+    """Whether the card's firmware is one that the stack takes."""
     for card in context.cards:
         text = context.machine.text(f"{card.path}/tt_fw_bundle_ver") or card.smi.firmware
         version = versions.parse_bundle(text)

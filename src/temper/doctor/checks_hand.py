@@ -10,6 +10,7 @@ from temper.machine.cards import Card
 
 @check("by-hand", "by hand")
 def by_hand(context: Examined) -> Result:
+    """What no program can see: power cables, cooling, slot."""
     if not context.has_card:
         return
     seen: set[str] = set()

@@ -13,6 +13,7 @@ _COOL = "improve airflow (the guide asks for at least 30 CFM), clean filters, le
 
 @check("temperature", "health")
 def temperature(context: Examined) -> Result:
+    """Temperatures against the board's limits."""
     for card, reading in zip(context.cards, _readings(context), strict=True):
         now = reading.temperature_c
         if now is None:
@@ -63,6 +64,7 @@ def temperature(context: Examined) -> Result:
 
 @check("power", "health")
 def power(context: Examined) -> Result:
+    """Power against the board's limit."""
     for card, reading in zip(context.cards, _readings(context), strict=True):
         now, limit = reading.power_w, reading.power_limit_w
         if card.architecture and card.architecture.guided:
@@ -85,6 +87,7 @@ def power(context: Examined) -> Result:
 
 @check("clock", "health")
 def clocks(context: Examined) -> Result:
+    """Whether the clock is what it should be, idle or busy."""
     for card, reading in zip(context.cards, _readings(context), strict=True):
         now, nominal = reading.clock_mhz, reading.clock_nominal_mhz
         if now is None:
@@ -116,6 +119,7 @@ def clocks(context: Examined) -> Result:
 
 @check("dram", "health")
 def dram_training(context: Examined) -> Result:
+    """Whether every DRAM channel was trained."""
     for card in context.cards:
         if card.smi.dram_trained is None:
             continue
@@ -133,6 +137,7 @@ def dram_training(context: Examined) -> Result:
 
 @check("heartbeat", "health")
 def heartbeat(context: Examined) -> Result:
+    """Whether the card's controller is alive."""
     for card in context.cards:
         path = f"{card.path}/tt_heartbeat"
         first = context.machine.text(path) if card.path else None

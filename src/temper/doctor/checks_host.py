@@ -19,6 +19,7 @@ _DISK_FREE_BYTES = 10 * 10**9
 
 @check("kernel", "host")
 def kernel(context: Examined) -> Result:
+    """The kernel's version against what the driver supports."""
     text = context.machine.text("/proc/sys/kernel/osrelease")
     version = versions.parse(text)
     if version is None:
@@ -35,6 +36,7 @@ def kernel(context: Examined) -> Result:
 
 @check("distribution", "host")
 def distribution(context: Examined) -> Result:
+    """The distribution against those that are tested."""
     text = context.machine.text("/etc/os-release") or ""
     values = dict(re.findall(r'^([A-Z_]+)="?([^"\n]*)"?$', text, re.M))
     if not values:
@@ -53,6 +55,7 @@ def distribution(context: Examined) -> Result:
 
 @check("memory", "host")
 def memory(context: Examined) -> Result:
+    """Whether the host has memory enough."""
     found = re.search(r"^MemTotal:\s+(\d+) kB", context.machine.text("/proc/meminfo") or "", re.M)
     if not found:
         return
@@ -71,6 +74,7 @@ def memory(context: Examined) -> Result:
 
 @check("disk", "host")
 def disk(context: Examined) -> Result:
+    """Whether there is room for kernels and models."""
     free = context.machine.facts.disk_free_bytes
     if free is None:
         return
@@ -87,6 +91,7 @@ def disk(context: Examined) -> Result:
 
 @check("governor", "host")
 def governor(context: Examined) -> Result:
+    """Whether the governor holds the processor's clock down."""
     base = "/sys/devices/system/cpu/cpu0/cpufreq"
     now = context.machine.text(f"{base}/scaling_governor")
     if not now:
@@ -108,6 +113,7 @@ def governor(context: Examined) -> Result:
 
 @check("load", "host")
 def load(context: Examined) -> Result:
+    """Whether others use the processor."""
     fields = (context.machine.text("/proc/loadavg") or "").split()
     cpus = context.machine.facts.cpus
     try:

@@ -16,6 +16,7 @@ _SOURCE = "sysfs current_link_*; board specification"
 
 @check("pcie", "link")
 def pcie_link(context: Examined) -> Result:
+    """Speed and width of the link against what card and slot can do."""
     machine = context.machine
     for card in context.cards:
         speed_text = machine.text(f"{card.path}/current_link_speed") if card.path else None
@@ -74,6 +75,7 @@ def _judge(card: Card, now: int, width: int, most: int | None) -> Result:
 
 @check("aer", "link")
 def aer_errors(context: Examined) -> Result:
+    """Errors that the link has counted."""
     for card in context.cards:
         counts = {
             kind: _total(context.machine.text(f"{card.path}/aer_dev_{kind}"))
@@ -129,6 +131,7 @@ def _total(text: str | None) -> int | None:
 
 @check("numa", "link")
 def numa_node(context: Examined) -> Result:
+    """Whether the card hangs on the processor that runs the program."""
     machine = context.machine
     nodes = [n for n in machine.listing("/sys/devices/system/node") if re.fullmatch(r"node\d+", n)]
     if len(nodes) < 2:

@@ -21,6 +21,7 @@ _GUIDE = (
 
 @check("iommu", "pages")
 def iommu_type(context: Examined) -> Result:
+    """Whether the IOMMU translates for the card."""
     for card in context.cards:
         if not card.path:
             continue
@@ -50,6 +51,7 @@ def wanted_pages(context: Examined) -> int:
 
 @check("hugepages", "pages")
 def hugepages(context: Examined) -> Result:
+    """Whether there are 1 GiB hugepages enough."""
     machine = context.machine
     wanted = wanted_pages(context)
     large = machine.number(f"{PAGES}/hugepages-1048576kB/nr_hugepages")
@@ -109,6 +111,7 @@ def hugepages(context: Examined) -> Result:
 
 @check("hugepage-mount", "pages")
 def hugepage_mount(context: Examined) -> Result:
+    """Whether hugepages are mounted where the driver looks."""
     machine = context.machine
     pages = machine.number(f"{PAGES}/hugepages-1048576kB/nr_hugepages")
     mounts = machine.text("/proc/mounts")

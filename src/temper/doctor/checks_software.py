@@ -47,6 +47,7 @@ def ttnn_worker(context: Examined) -> Result:
 
 @check("python", "software")
 def python_and_packages(context: Examined) -> Result:
+    """Versions of Python and of the packages that must fit together."""
     facts = context.machine.facts
     version = versions.parse(facts.python)
     if not facts.known or version is None:
@@ -107,6 +108,7 @@ def _torch(text: str | None) -> Result:
 
 @check("tt-smi", "software")
 def tt_smi(context: Examined) -> Result:
+    """Whether tt-smi is there and answers."""
     if not context.has_card or not context.use_tt_smi:
         return
     output = context.machine.command("tt-smi")
@@ -151,6 +153,7 @@ def tt_smi(context: Examined) -> Result:
 
 @check("arch-name", "software")
 def arch_name(context: Examined) -> Result:
+    """Whether ARCH_NAME fits the card."""
     value = context.machine.facts.environment.get("ARCH_NAME")
     present = sorted({card.arch for card in context.cards if card.arch})
     if value is None:
@@ -184,6 +187,7 @@ def arch_name(context: Examined) -> Result:
 
 @check("tt-metal-home", "software")
 def tt_metal_home(context: Examined) -> Result:
+    """Whether TT_METAL_HOME is a tree of tt-metal."""
     facts = context.machine.facts
     value = facts.environment.get("TT_METAL_HOME")
     if value is None:
@@ -209,6 +213,7 @@ def tt_metal_home(context: Examined) -> Result:
 
 @check("trace-region", "software")
 def trace_region(context: Examined) -> Result:
+    """Whether the trace region's size is a number that fits."""
     value = context.machine.facts.environment.get(TRACE_REGION)
     if value is None:
         return
@@ -225,6 +230,7 @@ def trace_region(context: Examined) -> Result:
 
 @check("variables", "software")
 def misnamed_variables(context: Examined) -> Result:
+    """Variables that nothing reads because of their spelling."""
     for name, value in sorted(context.machine.facts.environment.items()):
         if name in WRONG_VARIABLES:
             right, why = WRONG_VARIABLES[name]
@@ -244,6 +250,7 @@ def misnamed_variables(context: Examined) -> Result:
 
 @check("leftovers", "software")
 def leftover_processes(context: Examined) -> Result:
+    """Processes of earlier runs that still hold the card."""
     holders = []
     machine = context.machine
     if context.has_card:
@@ -284,6 +291,7 @@ def _listens(context: Examined, port: int) -> bool:
 
 @check("kernel-cache", "software")
 def kernel_cache(context: Examined) -> Result:
+    """Whether kernels of earlier versions fill the cache."""
     facts = context.machine.facts
     place = facts.environment.get("TT_METAL_CACHE") or f"{facts.home}/.cache"
     builds = context.machine.listing(f"{place}/tt-metal-cache")

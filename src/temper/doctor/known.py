@@ -34,4 +34,5 @@ def number_after(text: str, *patterns: str) -> int | None:
 
 
 def grouped(value: int) -> str:
+    """A number with a space between thousands."""
     return f"{value:,}".replace(",", " ")

@@ -56,6 +56,8 @@ Function = Callable[[Examined], Result]
 
 @dataclass(frozen=True, slots=True)
 class Check:
+    """One check: its name, topic and function."""
+
     name: str
     topic: str
     function: Function

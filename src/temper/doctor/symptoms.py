@@ -16,6 +16,7 @@ FORMATS = tuple(TILE_BYTES)
 
 
 def low_throughput(patient: Patient) -> Iterator[Question]:
+    """Questions about fewer samples a second than expected."""
     yield from_check(patient, "temperature", "Is it throttled by heat?", 100, "no card to ask")
     yield _clock_step(patient)
     yield from_check(patient, "pcie", "Is the link Gen4 x16 or better?", 90, "no card to ask")
@@ -113,6 +114,7 @@ def _guide_step(patient: Patient) -> Question:
 
 
 def high_latency(patient: Patient) -> Iterator[Question]:
+    """Questions about calls that take too long."""
     environment = patient.context.machine.facts.environment
     chip = patient.chip
     yield Question(
@@ -171,6 +173,7 @@ def _cache_step(patient: Patient) -> Question:
 
 
 def memory_errors(patient: Patient) -> Iterator[Question]:
+    """Questions about memory that runs out."""
     yield from_check(patient, "hugepages", "Are there 1 GiB hugepages?", 100)
     yield from_check(patient, "hugepage-mount", "Are they mounted where it counts?", 95, "no pages")
     yield from_check(patient, "iommu", "Does the IOMMU translate?", 60, "no card to ask")

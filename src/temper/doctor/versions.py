@@ -36,8 +36,10 @@ def parse_bundle(text: str | None) -> Version | None:
 
 
 def drop_legacy_prefix(version: Version) -> Version:
+    """Firmware 80.18 was the name of 18 once."""
     return version[1:] if version[0] == 80 and len(version) > 1 else version
 
 
 def show(version: Version) -> str:
+    """A version as people write it."""
     return ".".join(str(part) for part in version)

@@ -22,6 +22,7 @@ def numbers(values: Any) -> Any:
 
 
 def strings(words: Sequence[str]) -> Any:
+    """Words as an Arrow array."""
     import pyarrow as pa
 
     encoded = [word.encode() for word in words]

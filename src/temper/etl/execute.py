@@ -357,4 +357,5 @@ class ChainExecutor:
 
 
 def total_bytes(sources: Sequence[Input]) -> int:
+    """Bytes of all inputs."""
     return sum(source.size_bytes for source in sources)

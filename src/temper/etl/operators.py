@@ -19,6 +19,7 @@ class Operator:
 
     @property
     def name(self) -> str:
+        """What pipeline files call it."""
         return type(self).__name__
 
     def as_dict(self) -> dict[str, Any]:

@@ -105,6 +105,7 @@ class Pipeline:
         return self.table(paths, **options).to_pandas()
 
     def save_vocabularies(self, path: str | os.PathLike[str]) -> None:
+        """Write all vocabularies to one Arrow file."""
         vocabulary.save(path, self.vocabularies)
 
     def load_vocabularies(self, path: str | os.PathLike[str]) -> Pipeline:

@@ -250,6 +250,7 @@ def _fields(line: str, delimiter: str) -> list[str]:
 
 
 def run_task(task: k.Task) -> int:
+    """One block of rows in Python; the native library's twin."""
     vocabulary = task.vocabulary
     assert isinstance(vocabulary, PureVocabulary)
     unseen = 0

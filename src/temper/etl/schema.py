@@ -50,9 +50,11 @@ class Schema:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
         return tuple(column.name for column in self.columns)
 
     def role(self, *roles: str) -> tuple[str, ...]:
+        """Names of the columns that have one of these roles."""
         return tuple(column.name for column in self.columns if column.role in roles)
 
     def as_dict(self) -> dict[str, Any]:

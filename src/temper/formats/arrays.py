@@ -15,6 +15,7 @@ Array: TypeAlias = Any
 
 
 def is_tensor(array: object) -> bool:
+    """Whether it is a torch tensor; torch is not imported for it."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
 
@@ -53,6 +54,7 @@ def is_plain(array: Array, dtype: str) -> bool:
 
 
 def address(array: Array) -> int:
+    """Where the array's values begin in memory."""
     if is_tensor(array):
         return int(array.data_ptr())
     return int(array.__array_interface__["data"][0])

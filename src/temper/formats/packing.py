@@ -111,6 +111,7 @@ def packed_shape(shape: Sequence[int], fmt: object, layout: str = "tile") -> tup
 
 
 def check_layout(fmt: str, layout: str) -> None:
+    """Refuse a layout that a format does not have."""
     if layout not in ("tile", "row_major"):
         raise UsageError(f"unknown layout {layout!r}", allowed="tile row_major")
     if layout == "row_major" and fmt in BLOCK_FORMATS:

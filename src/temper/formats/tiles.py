@@ -62,6 +62,7 @@ def untilize(tiles: Array, shape: Sequence[int], out: Array | None = None) -> Ar
 
 
 def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape of whole numbers, none negative."""
     try:
         result = tuple(int(size) for size in shape)
     except (TypeError, ValueError):
@@ -72,19 +73,23 @@ def checked_shape(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def require_plain(out: Array, dtype: str) -> None:
+    """Refuse an output that is not contiguous and of this dtype."""
     if not is_plain(out, dtype):
         raise UsageError("out must be contiguous")
 
 
 def dtype_name(array: Array) -> str:
+    """The dtype's name, the same for numpy and torch."""
     return str(array.dtype).removeprefix("torch.")
 
 
 def item_bytes(array: Array) -> int:
+    """Bytes of one element."""
     return int(array.element_size() if is_tensor(array) else array.dtype.itemsize)
 
 
 def contiguous(array: Array) -> Any:
+    """The array itself where its values lie in a row, else a copy."""
     if is_tensor(array):
         return array.resolve_neg().contiguous()
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))

@@ -176,4 +176,5 @@ def _counted(count: int, word: str) -> str:
 
 
 def say(text: str) -> None:
+    """One line on standard error, for the person who profiles."""
     print(f"temper: {shown(text)}", file=sys.stderr, flush=True)

@@ -64,6 +64,7 @@ class Match:
 
 
 def call(targets: Any, *args: Any, name: str = "") -> CallPattern:
+    """A pattern for a call of one of these targets."""
     return CallPattern(targets if isinstance(targets, tuple) else (targets,), args, name)
 
 

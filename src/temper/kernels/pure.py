@@ -20,14 +20,17 @@ Array = NDArray[Any]
 
 
 def round_bf16_ptr(data: int, count: int) -> None:
+    """Round float32 values to bfloat16, in place."""
     round_bf16_to_ptr(data, data, count)
 
 
 def round_bf16_to_ptr(src: int, dst: int, count: int) -> None:
+    """Round float32 values to bfloat16 into another array."""
     quantize_to_ptr(src, dst, 1, count, 1)
 
 
 def quantize_ptr(data: int, rows: int, columns: int, format_code: int) -> None:
+    """Round a matrix to a format, in place."""
     quantize_to_ptr(data, data, rows, columns, format_code)
 
 
@@ -59,6 +62,7 @@ def quantize_to_ptr(src: int, dst: int, rows: int, columns: int, format_code: in
 
 
 def mask_bits_ptr(src: int, dst: int, count: int, mask: int) -> None:
+    """Keep the mantissa bits that a fidelity reads."""
     for from_, to in _pieces(src, dst, count):
         np.bitwise_and(from_, np.uint32(mask), out=to)
 

@@ -320,4 +320,5 @@ class Builder:
 
 
 def volume(shape: Sequence[int]) -> int:
+    """Elements of a shape."""
     return math.prod(shape)

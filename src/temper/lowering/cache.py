@@ -27,6 +27,7 @@ def _slots(b: Builder, node: Node) -> Value:
 
 @lowers(cache_ops.fill_cache)
 def lower_fill(b: Builder, node: Node) -> Value:
+    """A prompt's rows into the cache."""
     cache, new = b[node.args[0]], b.plain(b[node.args[1]])
     spec = b.spec(cache)
     new = b.on_device(new, spec.format)  # ttnn fills only with the cache's own format
@@ -37,6 +38,7 @@ def lower_fill(b: Builder, node: Node) -> Value:
 
 @lowers(cache_ops.update_cache)
 def lower_update(b: Builder, node: Node) -> Value:
+    """One row a user into the cache."""
     cache, new = b[node.args[0]], b.plain(b[node.args[1]])
     spec = b.spec(cache)
     return b.emit("UpdateCache", [cache, new, _slots(b, node.args[2])], spec.shape, cache.dtype,
@@ -45,6 +47,7 @@ def lower_update(b: Builder, node: Node) -> Value:
 
 @lowers(cache_ops.sdpa_decode)
 def lower_sdpa_decode(b: Builder, node: Node) -> Value:
+    """Attention of a decode step."""
     shape, dtype = result(node)
     q, k, v = b.plain(b[node.args[0]]), b[node.args[1]], b[node.args[2]]
     attrs = {"scale": float(node.args[4]), "window": int(node.args[5])}
@@ -54,6 +57,7 @@ def lower_sdpa_decode(b: Builder, node: Node) -> Value:
 
 @lowers(cache_ops.sparse_matmul)
 def lower_sparse_matmul(b: Builder, node: Node) -> Value:
+    """Products with the experts that tokens were sent to."""
     shape, dtype = result(node)
     a, w = b.plain(b[node.args[0]]), b.plain(b[node.args[1]])
     fmt = (node.meta.get("weight_format") or {}).get("format")
@@ -66,6 +70,7 @@ def lower_sparse_matmul(b: Builder, node: Node) -> Value:
 
 @lowers(split_heads_decode)
 def lower_split(b: Builder, node: Node) -> tuple[Value, ...]:
+    """Queries, keys and values of a decode step."""
     x = b.plain(b[node.args[0]])
     results = [(v.shape, v.dtype) for v in node.meta["val"]]
     attrs = {"heads": node.args[1], "kv_heads": node.args[2]}
@@ -74,5 +79,6 @@ def lower_split(b: Builder, node: Node) -> tuple[Value, ...]:
 
 @lowers(concat_heads_decode)
 def lower_concat(b: Builder, node: Node) -> Value:
+    """Heads of a decode step back into rows."""
     shape, dtype = result(node)
     return b.emit("ConcatHeadsDecode", [b.plain(b[node.args[0]])], shape, dtype, name=node.name)

@@ -19,6 +19,7 @@ _MAX = 2**31 - 1
 
 @lowers(operator.getitem)
 def lower_getitem(b: Builder, node: Node) -> Value:
+    """One of several results."""
     values = b.env[node.args[0]]
     assert isinstance(values, tuple)
     chosen: Value = values[node.args[1]]
@@ -37,6 +38,7 @@ def lower_getitem(b: Builder, node: Node) -> Value:
     aten.unflatten.int,
 )
 def lower_reshape(b: Builder, node: Node) -> Value:
+    """Views and reshapes."""
     return reshape(b, b[node.args[0]], result(node)[0], node.name)
 
 
@@ -52,6 +54,7 @@ def reshape(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
 
 @lowers(aten.permute.default, aten.transpose.int, aten.t.default)
 def lower_permute(b: Builder, node: Node) -> Value:
+    """Permutes and transposes."""
     x = b[node.args[0]]
     rank = len(x.shape)
     if node.target is aten.permute.default:
@@ -90,6 +93,7 @@ def permute(b: Builder, x: Value, dims: list[int], name: str) -> Value:
 
 @lowers(aten.expand.default, aten.repeat.default)
 def lower_expand(b: Builder, node: Node) -> Value:
+    """Dimensions of length 1 repeated."""
     return expand(b, b.plain(b[node.args[0]]), result(node)[0], node.name)
 
 
@@ -106,6 +110,7 @@ def expand(b: Builder, x: Value, shape: tuple[int, ...], name: str) -> Value:
 
 @lowers(aten.slice.Tensor)
 def lower_slice(b: Builder, node: Node) -> Value:
+    """A range of one dimension."""
     args = [*node.args[1:], *[None] * 4]
     dim = int(args[0] or 0)
     x = b[node.args[0]]
@@ -154,6 +159,7 @@ def bound(value: Any, default: int, size: int) -> int:
 
 @lowers(aten.select.int)
 def lower_select(b: Builder, node: Node) -> Value:
+    """One index of a dimension."""
     x = b[node.args[0]]
     dim, index = int(node.args[1]) % len(x.shape), int(node.args[2])
     index %= x.shape[dim]
@@ -163,6 +169,7 @@ def lower_select(b: Builder, node: Node) -> Value:
 
 @lowers(aten.split.Tensor, aten.split_with_sizes.default, aten.chunk.default, aten.unbind.int)
 def lower_split(b: Builder, node: Node) -> tuple[Value, ...]:
+    """A dimension cut into parts."""
     x = b[node.args[0]]
     unbind = node.target is aten.unbind.int
     position = 1 if unbind else 2
@@ -183,6 +190,7 @@ def lower_split(b: Builder, node: Node) -> tuple[Value, ...]:
 
 @lowers(aten.cat.default)
 def lower_cat(b: Builder, node: Node) -> Value:
+    """Tensors behind one another."""
     shape, dtype = result(node)
     parts = [b[a] for a in node.args[0]]
     parts = [p for p in parts if volume(p.shape)]
@@ -207,6 +215,7 @@ def lower_cat(b: Builder, node: Node) -> Value:
 
 @lowers(aten.stack.default)
 def lower_stack(b: Builder, node: Node) -> Value:
+    """Tensors along a new dimension."""
     shape, dtype = result(node)
     dim = int(node.args[1]) if len(node.args) > 1 else 0
     dim %= len(shape)
@@ -217,6 +226,7 @@ def lower_stack(b: Builder, node: Node) -> Value:
 
 @lowers(aten.constant_pad_nd.default)
 def lower_pad(b: Builder, node: Node) -> Value:
+    """Constant padding."""
     shape, dtype = result(node)
     pads = [int(p) for p in node.args[1]]
     x = b.plain(b[node.args[0]])
@@ -248,6 +258,7 @@ def lower_pad(b: Builder, node: Node) -> Value:
     aten.dropout.default,
 )
 def lower_identity(b: Builder, node: Node) -> Value | None:
+    """Ops that change nothing in inference."""
     if node.target is aten.dropout.default and node.args[2] and node.args[1]:
         return None
     return b[node.args[0]]
@@ -255,6 +266,7 @@ def lower_identity(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.cumsum.default)
 def lower_cumsum(b: Builder, node: Node) -> Value:
+    """Running sums."""
     shape, dtype = result(node)
     x = b.plain(b[node.args[0]])
     return b.emit(

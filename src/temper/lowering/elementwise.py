@@ -89,6 +89,7 @@ _WRAPPING = {"neg", "bitwise_not", "abs", "square", "add", "sub", "mul", "pow", 
 
 @lowers(*[o for name in _UNARY for o in _overloads(name) if o is not aten.round.decimals])
 def lower_unary(b: Builder, node: Node) -> Value | None:
+    """Functions of one operand, by their table."""
     function = _UNARY[node.target._schema.name.split("::")[1]]
     dtype = result(node)[1]
     if function == "bitwise_not" and dtype is torch.bool:
@@ -100,6 +101,7 @@ def lower_unary(b: Builder, node: Node) -> Value | None:
 
 @lowers(*[o for name in _UNARY_WITH_PARAMETERS for o in _overloads(name)])
 def lower_unary_with_parameters(b: Builder, node: Node) -> Value:
+    """Functions of one operand with numbers beside it."""
     name = node.target._schema.name.split("::")[1]
     function, defaults = _UNARY_WITH_PARAMETERS[name]
     given = list(node.args[1:]) + [node.kwargs[k] for k in node.kwargs]
@@ -109,12 +111,14 @@ def lower_unary_with_parameters(b: Builder, node: Node) -> Value:
 
 @lowers(aten.gelu.default)
 def lower_gelu(b: Builder, node: Node) -> Value:
+    """GELU, exact or by tanh."""
     tanh = node.kwargs.get("approximate", "none") == "tanh"
     return unary(b, node, [["gelu_tanh" if tanh else "gelu"]])
 
 
 @lowers(aten.elu.default)
 def lower_elu(b: Builder, node: Node) -> Value | None:
+    """ELU with its usual scales."""
     if any(float(p) != 1.0 for p in node.args[2:]):
         return None
     return unary(b, node, [["elu", float(node.args[1]) if len(node.args) > 1 else 1.0]])
@@ -122,11 +126,13 @@ def lower_elu(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.threshold.default)
 def lower_threshold(b: Builder, node: Node) -> Value:
+    """Values below a threshold replaced."""
     return unary(b, node, [["threshold", node.args[1], node.args[2]]])
 
 
 @lowers(aten.clamp.default, aten.clamp_min.default, aten.clamp_max.default)
 def lower_clamp(b: Builder, node: Node) -> Value:
+    """Values held between two numbers."""
     args = [*node.args[1:], None, None]
     low, high = node.kwargs.get("min", args[0]), node.kwargs.get("max", args[1])
     if node.target is aten.clamp_min.default:
@@ -138,6 +144,7 @@ def lower_clamp(b: Builder, node: Node) -> Value:
 
 @lowers(aten._to_copy.default, aten.to.dtype, aten.type_as.default)
 def lower_cast(b: Builder, node: Node) -> Value:
+    """Another dtype."""
     x = b[node.args[0]]
     return cast(b, x, result(node)[1], node.name)
 
@@ -233,6 +240,7 @@ def operand(b: Builder, argument: Any) -> Any:
 
 @lowers(*[o for name in _BINARY for o in _overloads(name)])
 def lower_binary(b: Builder, node: Node) -> Value | None:
+    """Two operands: add, mul, comparisons and their kin."""
     name = node.target._schema.name.split("::")[1]
     function = _BINARY[name]
     x, y = (operand(b, a) for a in node.args[:2])
@@ -269,6 +277,7 @@ def lower_binary(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.rsub.Tensor, aten.rsub.Scalar)
 def lower_rsub(b: Builder, node: Node) -> Value | None:
+    """The second operand minus the first."""
     if arguments(node).get("alpha", 1) != 1:
         return None
     return binary(b, node, "sub", operand(b, node.args[1]), operand(b, node.args[0]))
@@ -276,6 +285,7 @@ def lower_rsub(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.clamp.Tensor)
 def lower_clamp_tensor(b: Builder, node: Node) -> Value:
+    """Values held between two tensors."""
     given = arguments(node)
     x = b[node.args[0]]
     for name, function in (("min", "maximum"), ("max", "minimum")):
@@ -286,17 +296,20 @@ def lower_clamp_tensor(b: Builder, node: Node) -> Value:
 
 @lowers(aten.where.self, aten.where.ScalarOther, aten.where.ScalarSelf, aten.where.Scalar)
 def lower_where(b: Builder, node: Node) -> Value:
+    """One of two operands by a condition."""
     condition, x, y = (operand(b, a) for a in node.args)
     return where(b, node, condition, x, y)
 
 
 @lowers(aten.masked_fill.Scalar, aten.masked_fill.Tensor)
 def lower_masked_fill(b: Builder, node: Node) -> Value:
+    """A value where a mask is set."""
     x, mask, value = (operand(b, a) for a in node.args)
     return where(b, node, mask, value, x)
 
 
 def where(b: Builder, node: Node, condition: Value, x: Any, y: Any) -> Value:
+    """The op of where for operands of any shape."""
     shape, dtype = result(node)
     inputs = [b.plain(condition)]
     attrs: dict[str, Any] = {"function": "where"}
@@ -310,6 +323,7 @@ def where(b: Builder, node: Node, condition: Value, x: Any, y: Any) -> Value:
 
 @lowers(aten.addcmul.default, aten.addcdiv.default)
 def lower_addc(b: Builder, node: Node) -> Value:
+    """An operand plus a scaled product or quotient."""
     name = node.target._schema.name.split("::")[1]
     shape, dtype = result(node)
     inputs = [b.plain(b[a]) for a in node.args[:3]]

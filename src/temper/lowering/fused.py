@@ -22,6 +22,7 @@ ensure_op_defined()
 
 @lowers(rotary_embedding)
 def lower_rotary(b: Builder, node: Node) -> Value:
+    """Rotary embedding as one op."""
     shape, dtype = result(node)
     inputs = [b.plain(b[a]) for a in node.args]
     return b.emit("RotaryEmbedding", inputs, shape, dtype, name=node.name)
@@ -57,12 +58,14 @@ def lower_lookup_tables(b: Builder, node: Node) -> Value:
 
 @lowers(concat_heads)
 def lower_concat_heads(b: Builder, node: Node) -> Value:
+    """Heads back into rows."""
     shape, dtype = result(node)
     return b.emit("ConcatHeads", [b.plain(b[node.args[0]])], shape, dtype, name=node.name)
 
 
 @lowers(split_qkv_heads)
 def lower_split_heads(b: Builder, node: Node) -> tuple[Value, ...]:
+    """Rows into queries, keys and values by heads."""
     x = b.plain(b[node.args[0]])
     return b.emit_many(
         "CreateQkvHeads",
@@ -75,4 +78,5 @@ def lower_split_heads(b: Builder, node: Node) -> tuple[Value, ...]:
 
 @lowers(torch.ops.tt.weight_dtype_override.default)
 def lower_override(b: Builder, node: Node) -> Value:
+    """A weight's format mark: the weight itself."""
     return b[node.args[0]]

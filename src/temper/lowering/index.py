@@ -18,6 +18,7 @@ aten = torch.ops.aten
 
 @lowers(aten.embedding.default)
 def lower_embedding(b: Builder, node: Node) -> Value:
+    """Rows of a table by an index."""
     shape, dtype = result(node)
     return _embed(b, b[node.args[0]], b[node.args[1]], shape, dtype, node.name)
 
@@ -35,6 +36,7 @@ def _embed(
 
 @lowers(aten.gather.default)
 def lower_gather(b: Builder, node: Node) -> Value:
+    """Elements along a dimension by an index."""
     shape, dtype = result(node)
     x, index = b.plain(b[node.args[0]]), b.plain(b[node.args[2]])
     dim = int(node.args[1]) % max(1, len(x.shape))
@@ -51,6 +53,7 @@ def _looked_up(dtype: torch.dtype) -> bool:
 
 @lowers(aten.index.Tensor)
 def lower_index(b: Builder, node: Node) -> Value | None:
+    """Indexing by tensors, where it is a lookup of rows."""
     x = b.plain(b[node.args[0]])
     places = {d: b[i] for d, i in enumerate(node.args[1]) if i is not None}
     if not _looked_up(x.dtype) or any(i.dtype is torch.bool for i in places.values()):
@@ -60,6 +63,7 @@ def lower_index(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.index_select.default)
 def lower_index_select(b: Builder, node: Node) -> Value | None:
+    """Slices along a dimension by an index."""
     x, index = b.plain(b[node.args[0]]), b[node.args[2]]
     if not _looked_up(x.dtype) or not x.shape:
         return None
@@ -68,6 +72,7 @@ def lower_index_select(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.flip.default)
 def lower_flip(b: Builder, node: Node) -> Value | None:
+    """Dimensions in reverse."""
     x = b.plain(b[node.args[0]])
     if not _looked_up(x.dtype):
         return None
@@ -78,6 +83,7 @@ def lower_flip(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.unfold.default)
 def lower_unfold(b: Builder, node: Node) -> Value | None:
+    """Windows along a dimension."""
     x = b.plain(b[node.args[0]])
     if not _looked_up(x.dtype) or not x.shape:
         return None
@@ -90,6 +96,7 @@ def lower_unfold(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.diagonal.default)
 def lower_diagonal(b: Builder, node: Node) -> Value | None:
+    """The diagonal of two dimensions."""
     given = arguments(node)
     x = b.plain(b[node.args[0]])
     rank = len(x.shape)
@@ -170,6 +177,7 @@ _REDUCTIONS = {"sum": "add", "prod": "multiply", "amax": "amax", "amin": "amin"}
     aten.scatter.src, aten.scatter.value, aten.scatter_add.default, aten.scatter_reduce.two
 )  # fmt: skip
 def lower_scatter(b: Builder, node: Node) -> Value | None:
+    """Elements written along a dimension by an index."""
     given = arguments(node)
     x, index = b.plain(b[node.args[0]]), b.plain(b[given["index"]])
     reduce = None
@@ -193,6 +201,7 @@ def lower_scatter(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.index_put.default)
 def lower_index_put(b: Builder, node: Node) -> Value | None:
+    """Rows written by an index."""
     given = arguments(node)
     x = b.plain(b[node.args[0]])
     places = {d: b[i] for d, i in enumerate(given["indices"]) if i is not None}
@@ -268,5 +277,6 @@ def lower_copy(b: Builder, node: Node) -> Value:
 
 @lowers(aten.full_like.default)
 def lower_full_like(b: Builder, node: Node) -> Value:
+    """One value in a tensor's shape."""
     shape, dtype = result(node)
     return b.emit("Full", [], shape, dtype, {"value": node.args[1]}, name=node.name)

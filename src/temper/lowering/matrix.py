@@ -57,6 +57,7 @@ def _batch_joins_rows(x: Value, w: Value) -> bool:
 
 @lowers(aten.linear.default)
 def lower_linear(b: Builder, node: Node) -> Value:
+    """Linear: a matmul with the weight transposed once."""
     x, w = b[node.args[0]], b[node.args[1]]
     bias = node.args[2] if len(node.args) > 2 else node.kwargs.get("bias")
     return matmul(b, node, x, w, b[bias] if bias is not None else None, transpose_b=True)
@@ -64,6 +65,7 @@ def lower_linear(b: Builder, node: Node) -> Value:
 
 @lowers(aten.mm.default, aten.bmm.default, aten.matmul.default)
 def lower_matmul(b: Builder, node: Node) -> Value:
+    """Matrix products of any rank."""
     x, w = b.plain(b[node.args[0]]), b.plain(b[node.args[1]])
     flags = node.meta.get("transposes", (False, False))
     if len(x.shape) == 1 or len(w.shape) == 1:
@@ -86,6 +88,7 @@ def _vector_matmul(b: Builder, node: Node, x: Value, w: Value) -> Value:
 
 @lowers(aten.addmm.default)
 def lower_addmm(b: Builder, node: Node) -> Value | None:
+    """A product and a bias."""
     if node.kwargs.get("beta", 1) != 1 or node.kwargs.get("alpha", 1) != 1:
         return None
     bias, x, w = (b[a] for a in node.args[:3])
@@ -98,6 +101,7 @@ def lower_addmm(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.softmax.int, aten._softmax.default)
 def lower_softmax(b: Builder, node: Node) -> Value:
+    """Softmax along a dimension."""
     shape, dtype = result(node)
     x = b.plain(b[node.args[0]])
     dim = int(node.args[1]) % max(1, len(shape))
@@ -169,6 +173,7 @@ def _norm(
 
 @lowers(aten.layer_norm.default)
 def lower_layer_norm(b: Builder, node: Node) -> Value | None:
+    """Layer norm over the last dimensions."""
     args = [*node.args, None, None, None][:5]
     eps = node.args[4] if len(node.args) > 4 else node.kwargs.get("eps", 1e-5)
     return _norm(
@@ -183,6 +188,7 @@ def lower_layer_norm(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.rms_norm.default)
 def lower_rms_norm(b: Builder, node: Node) -> Value | None:
+    """RMS norm over the last dimension."""
     args = [*node.args, None, None][:4]
     eps = node.kwargs.get("eps", args[3])
     if eps is None:
@@ -199,6 +205,7 @@ def lower_rms_norm(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.scaled_dot_product_attention.default)
 def lower_sdpa(b: Builder, node: Node) -> Value | None:
+    """Scaled dot-product attention."""
     shape, dtype = result(node)
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
     given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
@@ -251,6 +258,7 @@ def lower_sdpa(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.group_norm.default)
 def lower_group_norm(b: Builder, node: Node) -> Value:
+    """Group norm."""
     given = arguments(node)
     weight, bias = given.get("weight"), given.get("bias")
     return _group_norm(b, node, int(node.args[1]), weight, bias, float(given["eps"]))
@@ -330,6 +338,7 @@ def _group_norm_of_rows(
 
 @lowers(aten._native_batch_norm_legit_no_training.default, aten.batch_norm.default)
 def lower_batch_norm(b: Builder, node: Node) -> Value | tuple[Value, ...] | None:
+    """Batch norm of inference."""
     args = list(node.args)
     weight, bias, mean, var = args[1:5]
     eps = args[6] if node.target is not aten.batch_norm.default else args[7]

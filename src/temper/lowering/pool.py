@@ -96,6 +96,7 @@ def _pooled(
 
 @lowers(aten.max_pool2d.default)
 def lower_max_pool(b: Builder, node: Node) -> Value | None:
+    """Max pooling."""
     args = [*node.args[1:], *[None] * 5]
     return _pool(
         b,
@@ -120,6 +121,7 @@ def lower_max_pool_indices(b: Builder, node: Node) -> Value | tuple[Value, ...] 
 
 @lowers(aten.avg_pool2d.default)
 def lower_avg_pool(b: Builder, node: Node) -> Value | None:
+    """Average pooling."""
     args = [*node.args[1:], *[None] * 6]
     include = True if args[4] is None else bool(args[4])
     return _pool(

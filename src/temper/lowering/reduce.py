@@ -34,6 +34,7 @@ def _dims(value: Any, rank: int) -> list[int]:
 
 @lowers(*_FUNCTIONS)
 def lower_reduce(b: Builder, node: Node) -> Value | None:
+    """Sums, means, maxima and their kin."""
     given = arguments(node)
     function = _FUNCTIONS[node.target]
     x = b[node.args[0]]
@@ -56,6 +57,7 @@ def lower_reduce(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.var_mean.correction)
 def lower_var_mean(b: Builder, node: Node) -> tuple[Value, ...] | None:
+    """Variance and mean."""
     given = arguments(node)
     x = b.plain(b[node.args[0]])
     if not x.shape:
@@ -71,6 +73,7 @@ def lower_var_mean(b: Builder, node: Node) -> tuple[Value, ...] | None:
 
 @lowers(aten.argmax.default, aten.argmin.default)
 def lower_argmax(b: Builder, node: Node) -> Value:
+    """Where the largest or smallest value is."""
     given = arguments(node)
     shape, dtype = result(node)
     x = b.plain(b[node.args[0]])
@@ -91,6 +94,7 @@ def lower_argmax(b: Builder, node: Node) -> Value:
 
 @lowers(aten.max.dim, aten.min.dim)
 def lower_max_dim(b: Builder, node: Node) -> tuple[Value, ...]:
+    """The largest or smallest value and where it is."""
     given = arguments(node)
     x = b.plain(b[node.args[0]])
     dim, keepdim = int(given["dim"]) % max(1, len(x.shape)), bool(given.get("keepdim", False))
@@ -119,6 +123,7 @@ def lower_max_dim(b: Builder, node: Node) -> tuple[Value, ...]:
 
 @lowers(aten.topk.default)
 def lower_topk(b: Builder, node: Node) -> tuple[Value, ...]:
+    """The k largest or smallest."""
     given = arguments(node)
     x = b.plain(b[node.args[0]])
     values, indices = node.meta["val"]
@@ -138,6 +143,7 @@ def lower_topk(b: Builder, node: Node) -> tuple[Value, ...]:
 
 @lowers(aten.sort.default)
 def lower_sort(b: Builder, node: Node) -> tuple[Value, ...]:
+    """Values in order, and where they were."""
     given = arguments(node)
     x = b.plain(b[node.args[0]])
     values, indices = node.meta["val"]

@@ -28,6 +28,7 @@ aten = torch.ops.aten
     aten.upsample_bilinear2d.default,
 )
 def lower_upsample(b: Builder, node: Node) -> Value | None:
+    """Upsampling by the chip's own op."""
     (_, _, oh, ow), _ = result(node)
     h, w = b[node.args[0]].shape[2:]
     if math.isclose(oh / h, oh // h) and math.isclose(ow / w, ow // w):
@@ -46,11 +47,13 @@ def lower_upsample(b: Builder, node: Node) -> Value | None:
     aten._upsample_bicubic2d_aa.default,
 )
 def lower_upsample_otherwise(b: Builder, node: Node) -> Value:
+    """Other upsampling: a matmul for each direction."""
     return by_matrices(b, node)
 
 
 @lowers(aten.adaptive_avg_pool2d.default, aten._adaptive_avg_pool2d.default)
 def lower_adaptive_avg(b: Builder, node: Node) -> Value | None:
+    """Adaptive average pooling."""
     shape, _ = result(node)
     if len(shape) != 4:
         return None

@@ -70,6 +70,7 @@ def lower_conv3d(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.conv_transpose1d.default)
 def lower_conv_transpose1d(b: Builder, node: Node) -> Value | None:
+    """Transposed convolution of one dimension."""
     given = arguments(node)
     shape, _ = result(node)
     if len(shape) != 3:

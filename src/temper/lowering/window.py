@@ -20,6 +20,7 @@ aten = torch.ops.aten
 
 
 def pair(value: Any) -> list[int]:
+    """One number or two as two."""
     values = [int(v) for v in (value if isinstance(value, Sequence) else [value])]
     return values * 2 if len(values) == 1 else values
 
@@ -168,6 +169,7 @@ def _padding_before(b: Builder, source: Node) -> tuple[Node, list[tuple[int, int
 
 @lowers(aten.conv2d.default, aten.conv2d.padding, aten.conv1d.default, aten.conv1d.padding)
 def lowerconv(b: Builder, node: Node) -> Value | None:
+    """Convolution of an image, padding before it included."""
     given = arguments(node)
     source, before = _padding_before(b, given["input"])
     x, weight = b[source], b[given["weight"]]
@@ -231,6 +233,7 @@ def lowerconv(b: Builder, node: Node) -> Value | None:
 
 @lowers(aten.conv_transpose2d.input)
 def lower_conv_transpose(b: Builder, node: Node) -> Value | None:
+    """Transposed convolution."""
     given = arguments(node)
     shape, _ = result(node)
     if len(shape) != 4:

@@ -71,6 +71,7 @@ _REWRITES: tuple[tuple[str, CallPattern | Either, Any, dict[str, Any]], ...] = (
 
 
 def fuse_activations(captured: Captured, options: Options) -> int:
+    """Put one op in the place of an activation that is written out."""
     hits = 0
     for _, pattern, target, kwargs in _REWRITES:
 

@@ -83,6 +83,7 @@ _RMS_NORM = (call(_MUL, _RMS, _W), _RMS)
 
 
 def fuse_norms(captured: Captured, options: Options) -> int:
+    """Put one op in the place of a norm that is written out."""
     hits = 0
     for pattern in _LAYER_NORM:
         hits += rewrite(captured.graph, pattern, _layer_norm)

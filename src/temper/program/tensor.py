@@ -141,6 +141,7 @@ def is_view(before: TensorSpec, after: TensorSpec) -> bool:
 
 
 def ceil_div(a: int, b: int) -> int:
+    """Quotient of whole numbers, rounded up."""
     return -(-a // b)
 
 
@@ -151,6 +152,7 @@ def divisors(value: int) -> list[int]:
 
 
 def round_up(a: int, multiple: int) -> int:
+    """The next multiple."""
     return ceil_div(a, multiple) * multiple
 
 

@@ -19,6 +19,7 @@ BUFFER = {"dram": "DRAM", "sram": "L1"}
 
 
 def datatype(spec: TensorSpec) -> str:
+    """A format in the profiler's words."""
     return spec.format.upper()
 
 
@@ -37,6 +38,7 @@ def op_attributes(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> str:
 
 
 def memory_config(mem: Memory) -> str:
+    """Where a tensor lies, in the profiler's words."""
     shard = "std::nullopt"
     if mem.grid and mem.shard:
         x, y = mem.grid[0] - 1, mem.grid[1] - 1
@@ -52,6 +54,7 @@ def memory_config(mem: Memory) -> str:
 
 
 def compute_config(op: Op, chip: Chip) -> str:
+    """Fidelity and accumulation, in the profiler's words."""
     return (
         f"{chip.architecture.title}ComputeKernelConfig(math_fidelity={op.attr('fidelity')};"
         f"math_approx_mode={int(bool(op.attr('approx')))};"
@@ -61,6 +64,7 @@ def compute_config(op: Op, chip: Chip) -> str:
 
 
 def program_config(config: Mapping[str, Any]) -> str:
+    """A kernel's configuration, in the profiler's words."""
     name = f"{config['name']}ProgramConfig"
     parts = []
     grid = config.get("grid")

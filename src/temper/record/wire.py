@@ -35,10 +35,12 @@ EVENTS_AT_ONCE_BYTES = 1 << 22
 
 
 def frame(kind: int, payload: bytes) -> bytes:
+    """A message with its length and kind in front."""
     return HEADER.pack(len(payload), kind) + payload
 
 
 def json_frame(message: Mapping[str, Any]) -> bytes:
+    """A message that is JSON."""
     return frame(JSON_FRAME, json.dumps(message, default=str).encode())
 
 
@@ -104,6 +106,7 @@ def hello_message() -> dict[str, Any]:
 def program_message(
     handle: int, program: Program, cost: Any, meta: Mapping[str, Any]
 ) -> dict[str, Any]:
+    """A program with its costs, as it is sent once."""
     return {
         "type": "program",
         "handle": handle,

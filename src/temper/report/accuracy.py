@@ -26,4 +26,5 @@ def weight_format_note(fmt: str) -> str:
 
 
 def fidelity_note(fidelity: str) -> str:
+    """What a fidelity costs in accuracy; empty where it is not known."""
     return _FIDELITY.get(fidelity, "")

@@ -39,6 +39,7 @@ def embedded(profile: Profile) -> str:
 
 
 def render(data: dict[str, Any]) -> str:
+    """The page of a report, with everything in it."""
     page = (_PAGE / "page.html").read_text(encoding="utf-8")
     script = "\n".join((_PAGE / name).read_text(encoding="utf-8") for name in _SCRIPTS)
     # "<" is the only character that can end a script element; names may hold anything.

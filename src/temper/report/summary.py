@@ -205,6 +205,7 @@ def top_ops(table: OpTable, limit: int) -> list[Group]:
 
 
 def short_code(code: str) -> str:
+    """An op's name without its suffix."""
     return code.removesuffix("DeviceOperation") or code
 
 

@@ -63,6 +63,7 @@ def print_report(
 
 
 def headline(summary: Summary) -> list[str]:
+    """The first lines of a report: where the time went."""
     split = summary.split
     band = ""
     if summary.modelled and summary.low_ns != summary.high_ns:

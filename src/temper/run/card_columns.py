@@ -40,6 +40,7 @@ _LAUNCH_FACTOR = 1.5
 
 
 def wanted_columns(name: str) -> bool:
+    """Whether a column of a card's CSV is read."""
     return name in WANTED or _TENSOR.match(name) is not None
 
 

@@ -101,6 +101,7 @@ class Columns:
 
 
 def to_number(text: str) -> float:
+    """A cell as a number; NaN where it is empty or none."""
     try:
         number = float(text)
     except ValueError:

@@ -151,6 +151,7 @@ def _tensor_cells(name: str, spec: TensorSpec, newer: bool) -> dict[str, str]:
 
 
 def kernel_ns(cost: OpCost) -> int:
+    """An op's time as a CSV holds it, in whole nanoseconds."""
     return max(1, round(cost.kernel_ns))
 
 

@@ -20,16 +20,19 @@ def dims4(shape: Sequence[int]) -> tuple[int, int, int, int]:
 
 
 def layout(spec: TensorSpec) -> str:
+    """The layout in the profiler's word."""
     return "TILE" if spec.layout == "tile" else "ROW_MAJOR"
 
 
 def memory(spec: TensorSpec) -> str:
+    """Where a tensor lies, in the profiler's words."""
     if spec.memory.buffer == "host":
         return "HOST"
     return f"{_DEVICE}_{BUFFER[spec.memory.buffer]}_{SHARDING[spec.memory.sharding]}"
 
 
 def shape(spec: TensorSpec) -> str:
+    """A shape for people."""
     return "x".join(str(n) for n in spec.shape) or "scalar"
 
 

@@ -77,6 +77,7 @@ def write_records(run: Run, directory: Path) -> None:
 
 
 def describe_run(run: Run) -> dict[str, Any]:
+    """The run as ``run.json`` tells it."""
     chip = run.chip
     return {
         "format": FORMAT_VERSION,

@@ -81,6 +81,7 @@ class Timeline:
 
 
 def timeline(process: ProcessRun) -> Timeline:
+    """When each op of each call ran, on the device's clock."""
     handles = process.calls["ref"].astype(np.int64)
     size = int(handles.max()) + 1 if len(handles) else 0
     periods, sizes = np.zeros(size), np.zeros(size, dtype=np.int64)

@@ -38,6 +38,7 @@ _fallback: Callable[..., Any] | None = None
 
 
 def is_tt(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is on the device "tt"."""
     return tensor.device.type == DEVICE
 
 

@@ -10,10 +10,12 @@ DEVICE_COUNT = 1
 
 
 def is_available() -> bool:
+    """The virtual chip always is."""
     return True
 
 
 def is_initialized() -> bool:
+    """It needs nothing first."""
     return True
 
 
@@ -22,14 +24,17 @@ def init() -> None:
 
 
 def device_count() -> int:
+    """One."""
     return DEVICE_COUNT
 
 
 def current_device() -> int:
+    """The only one."""
     return 0
 
 
 def set_device(device: Any) -> None:
+    """Checked; there is one."""
     _check(device)
 
 
@@ -52,6 +57,7 @@ def empty_cache() -> None:
 
 # The device draws from the CPU's generator: a script gives the same numbers on either device.
 def manual_seed(seed: int) -> None:
+    """Seed the host's generator, which the device draws from."""
     torch.default_generator.manual_seed(int(seed))
 
 
@@ -59,6 +65,7 @@ manual_seed_all = manual_seed
 
 
 def seed() -> None:
+    """Seed the host's generator by chance."""
     torch.default_generator.seed()
 
 
@@ -66,24 +73,29 @@ seed_all = seed
 
 
 def initial_seed() -> int:
+    """The seed that the host's generator has."""
     return torch.default_generator.initial_seed()
 
 
 def get_rng_state(device: Any = None) -> torch.Tensor:
+    """The state of the host's generator."""
     _check(device)
     return torch.default_generator.get_state()
 
 
 def set_rng_state(new_state: torch.Tensor, device: Any = None) -> None:
+    """Set the state of the host's generator."""
     _check(device)
     torch.default_generator.set_state(new_state.cpu())
 
 
 def get_amp_supported_dtype() -> list[torch.dtype]:
+    """What autocast may cast to."""
     return [torch.bfloat16]
 
 
 def is_bf16_supported() -> bool:
+    """bfloat16 is the device's own."""
     return True
 
 

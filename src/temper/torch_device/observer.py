@@ -48,4 +48,5 @@ def note(name: str, start_ns: int, inputs: list[torch.Tensor], outputs: list[tor
 
 
 def observed() -> bool:
+    """Whether somebody listens to the device's ops."""
     return _observer is not None

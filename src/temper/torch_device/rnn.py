@@ -19,6 +19,7 @@ def lstm_cell(
     input_gates: Tensor, hidden_gates: Tensor, cx: Tensor, input_bias: Maybe = None,
     hidden_bias: Maybe = None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """One step of an LSTM, and what its gradient needs."""
     gates = _biased(input_gates, input_bias) + _biased(hidden_gates, hidden_bias)
     i, f, g, o = gates.chunk(4, 1)
     i, f, g, o = i.sigmoid(), f.sigmoid(), g.tanh(), o.sigmoid()
@@ -29,6 +30,7 @@ def lstm_cell(
 def lstm_cell_backward(
     grad_hy: Maybe, grad_cy: Maybe, cx: Tensor, cy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Maybe, Maybe, Maybe]:
+    """Gradients of one step of an LSTM."""
     if grad_hy is None and grad_cy is None:
         return None, None, None
     i, f, g, o = workspace.chunk(4, 1)
@@ -54,6 +56,7 @@ def gru_cell(
     input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, input_bias: Maybe = None,
     hidden_bias: Maybe = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """One step of a GRU, and what its gradient needs."""
     input_r, input_z, input_n = _biased(input_gates, input_bias).chunk(3, 1)
     hidden_r, hidden_z, hidden_n = _biased(hidden_gates, hidden_bias).chunk(3, 1)
     r = (input_r + hidden_r).sigmoid()
@@ -65,6 +68,7 @@ def gru_cell(
 def gru_cell_backward(
     grad_hy: Tensor, workspace: Tensor, has_bias: bool
 ) -> tuple[Tensor, Tensor, Tensor, Maybe, Maybe]:
+    """Gradients of one step of a GRU."""
     r, z, n, hx, hidden_n = workspace.chunk(5, 1)
     grad_z = grad_hy * (hx - n) * z * (1 - z)
     grad_n = grad_hy * (1 - z) * (1 - n * n)

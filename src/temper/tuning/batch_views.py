@@ -67,6 +67,7 @@ def draw(curve: BatchCurve, title: str) -> Any:
 
 
 def write_picture(curve: BatchCurve, title: str, path: Path) -> None:
+    """Draw the curve of a sweep to a file."""
     save(draw(curve, title), path)
 
 

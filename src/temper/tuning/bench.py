@@ -74,10 +74,12 @@ class Bench:
 
     @property
     def modelled_samples_per_s(self) -> float | None:
+        """Modelled; None for what Temper did not compile."""
         return self.batch / self.modelled.call_ns * 1e9 if self.modelled else None
 
     @property
     def modelled_gb_per_s(self) -> float | None:
+        """Modelled; input plus output bytes; None for what Temper did not compile."""
         total = self.input_bytes + self.output_bytes
         return total / self.modelled.call_ns if self.modelled else None
 

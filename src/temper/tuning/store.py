@@ -186,4 +186,5 @@ def stored_energies(study: Any) -> dict[str, dict[str, float]]:
 
 
 def keep_energies(study: Any, table: Mapping[str, Mapping[str, float]]) -> None:
+    """Store the sensitivities in the study."""
     study.set_user_attr(_ENERGIES, json.dumps(table))

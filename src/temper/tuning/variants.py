@@ -75,6 +75,7 @@ def _changed(op: Op, attrs: Mapping[str, Any]) -> Op:
 
 
 def cost(program: Program, *, traced: bool) -> ProgramCost:
+    """Modelled cost of one call."""
     return estimate(program, traced=traced)
 
 

@@ -21,6 +21,8 @@ _classes: dict[tuple[type, tuple[tuple[str, str], ...]], type] = {}
 
 @dataclass(frozen=True)
 class FormatSetting:
+    """The format of a weight, and who asked for it."""
+
     dtype: str
     origin: str
 

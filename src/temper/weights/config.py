@@ -115,10 +115,12 @@ def deciding_patterns(
 
 
 def any_matches(names: Iterable[str], pattern: str) -> bool:
+    """Whether a pattern matches one of these names."""
     return any(fnmatchcase(name, pattern) for name in names)
 
 
 def slot_matches(slot: WeightSlot, pattern: str) -> bool:
+    """Whether a pattern matches a weight by any of its names."""
     return any_matches(slot.names, pattern)
 
 

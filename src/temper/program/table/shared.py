@@ -41,6 +41,7 @@ def entry_bytes(spec: TensorSpec) -> int:
 
 
 def width_tiles(spec: TensorSpec) -> int:
+    """Tiles of a row."""
     return ceil_div(spec.matrix[2], TILE)
 
 

@@ -32,6 +32,7 @@ def program_limit() -> int:
 
 
 def write_device_log(run: Run, path: Path) -> None:
+    """Write the device profiler's log, zone by zone."""
     chip = run.chip
     with replacing(path) as file:
         if chip is not None:

@@ -35,6 +35,7 @@ _VIRTUAL = {MODELLED: " virtual", MEASURED: ""}
 
 
 def write_perfetto(run: Run, path: Path) -> None:
+    """Write a trace for Perfetto."""
     with replacing(path) as file:
         _Trace(run, file).write()
 

@@ -49,6 +49,7 @@ _QUEUES = ("queue 0: ops", "queue 1: transfers")
 
 
 def write_tracy(run: Run, path: Path, *, version: str = DEFAULT_VERSION) -> None:
+    """Write a trace that Tracy's viewer of this version opens."""
     if version not in VERSIONS:
         raise UsageError(f"cannot write Tracy version {version!r}", allowed=list(VERSIONS))
     with replacing(path) as file:

@@ -96,6 +96,7 @@ class CallPlan:
 
 
 def upload_json(upload: Upload) -> dict[str, Any]:
+    """An upload as the worker reads it."""
     spec = upload.spec
     return {
         "name": upload.name,

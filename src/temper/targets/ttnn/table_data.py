@@ -29,6 +29,7 @@ _CHAINS = (
 
 @call("Unary")
 def unary(row: OpRow) -> Make:
+    """The chain of functions as nested calls of ttnn."""
     functions = chain(row, row.attr("functions"))
     if not functions:
         return Make("ttnn.clone", (row.ref(0),), {"memory_config": row.memory})
@@ -37,6 +38,7 @@ def unary(row: OpRow) -> Make:
 
 @call("BinaryNg")
 def binary(row: OpRow) -> Make:
+    """The function of two operands by ttnn's name."""
     function = row.attr("function")
     if function.startswith("bitwise") and row.inputs[0].format not in INTEGER_FORMATS:
         function = f"logical_{function.removeprefix('bitwise_')}"  # truth values as 0 and 1
@@ -60,6 +62,7 @@ def binary(row: OpRow) -> Make:
 
 @call("Ternary")
 def ternary(row: OpRow) -> Make:
+    """The function of three operands by ttnn's name."""
     function = row.attr("function")
     refs = [row.ref(i) for i in range(len(row.names))]
     second, third = row.attr("b_scalar"), row.attr("c_scalar")
@@ -83,11 +86,13 @@ def ternary(row: OpRow) -> Make:
 
 @call("Typecast")
 def typecast(row: OpRow) -> Make:
+    """``ttnn.typecast`` and its arguments."""
     return Make("ttnn.typecast", (row.ref(0), dtype(row.out.format)), {"memory_config": row.memory})
 
 
 @call("Tilize", "Untilize")
 def change_layout(row: OpRow) -> Make:
+    """``ttnn.to_layout``, tilize or untilize."""
     kwargs: dict[str, Any] = {"memory_config": row.memory}
     if row.out.format != row.inputs[0].format:
         kwargs["dtype"] = dtype(row.out.format)
@@ -102,35 +107,41 @@ def move(row: OpRow) -> Make:
 
 @call("Reshape")
 def reshape(row: OpRow) -> Make:
+    """``ttnn.reshape`` and its arguments."""
     return Make("ttnn.reshape", (row.ref(0), list(row.out.shape)), {"memory_config": row.memory})
 
 
 @call("Permute")
 def permute(row: OpRow) -> Make:
+    """``ttnn.permute`` and its arguments."""
     dims = [int(d) for d in row.attr("dims")]
     return Make("ttnn.permute", (row.ref(0), dims), {"memory_config": row.memory})
 
 
 @call("Transpose")
 def transpose(row: OpRow) -> Make:
+    """``ttnn.transpose`` and its arguments."""
     first, second = (int(d) for d in row.attr("dims"))
     return Make("ttnn.transpose", (row.ref(0), first, second), {"memory_config": row.memory})
 
 
 @call("Repeat")
 def repeat(row: OpRow) -> Make:
+    """``ttnn.repeat`` and its arguments."""
     return Make("ttnn.repeat", (row.ref(0), _numbers(row.attr("repeats"))),
                 {"memory_config": row.memory})  # fmt: skip
 
 
 @call("Concat")
 def concat(row: OpRow) -> Make:
+    """``ttnn.concat`` and its arguments."""
     refs = [row.ref(i) for i in range(len(row.names))]
     return Make("ttnn.concat", (refs,), {"dim": row.attr("dim"), "memory_config": row.memory})
 
 
 @call("Slice")
 def cut(row: OpRow) -> Make:
+    """``ttnn.slice`` and its arguments."""
     begins, ends = _numbers(row.attr("begins")), _numbers(row.attr("ends"))
     args: list[Any] = [row.ref(0), begins, ends]
     steps = _numbers(row.attr("steps"))
@@ -141,6 +152,7 @@ def cut(row: OpRow) -> Make:
 
 @call("Pad")
 def pad(row: OpRow) -> Make:
+    """``ttnn.pad`` and its arguments."""
     pads = [[int(a), int(b)] for a, b in row.attr("pads")]
     return Make("ttnn.pad", (row.ref(0), pads, float(row.attr("value"))),
                 {"memory_config": row.memory})  # fmt: skip
@@ -148,18 +160,21 @@ def pad(row: OpRow) -> Make:
 
 @call("Embeddings")
 def embedding(row: OpRow) -> Make:
+    """``ttnn.embedding`` and its arguments."""
     return Make("ttnn.embedding", (row.ref(0), row.ref(1)),
                 {"layout": layout(row.out.layout), "memory_config": row.memory})  # fmt: skip
 
 
 @call("Gather")
 def gather(row: OpRow) -> Make:
+    """``ttnn.gather`` and its arguments."""
     return Make("ttnn.gather", (row.ref(0), row.attr("dim"), row.ref(1)),
                 {"memory_config": row.memory})  # fmt: skip
 
 
 @call("Scatter")
 def scatter(row: OpRow) -> Make:
+    """``ttnn.scatter`` and its arguments."""
     kwargs: dict[str, Any] = {"memory_config": row.memory}
     if row.attr("reduce"):
         kwargs["reduce"] = row.attr("reduce")
@@ -168,11 +183,13 @@ def scatter(row: OpRow) -> Make:
 
 @call("Full")
 def full(row: OpRow) -> Make:
+    """``ttnn.full`` and its arguments."""
     return Make("ttnn.full", (list(row.out.shape), float(row.attr("value"))), _made(row))
 
 
 @call("Arange")
 def arange(row: OpRow) -> Make:
+    """``ttnn.arange`` and its arguments."""
     return Make("ttnn.arange", (row.attr("start"), row.attr("end"), row.attr("step")), _made(row))
 
 

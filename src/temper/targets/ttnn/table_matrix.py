@@ -76,6 +76,7 @@ def program_config(row: OpRow, config: MatmulConfig, activations: list[Make]) ->
 
 @call("Sdpa")
 def attention(row: OpRow) -> Make:
+    """Attention and its arguments."""
     kwargs: dict[str, Any] = {
         "is_causal": bool(row.attr("causal")),
         "memory_config": row.memory,
@@ -104,6 +105,7 @@ def attention(row: OpRow) -> Make:
 
 @call("Softmax")
 def softmax(row: OpRow) -> Make:
+    """``ttnn.softmax``, scaled and masked where it is."""
     if len(row.names) > 1 or row.attr("scale") is not None:
         raise refused(row, "scale and mask go into attention")
     return Make("ttnn.softmax", (row.ref(0),), {
@@ -115,6 +117,7 @@ def softmax(row: OpRow) -> Make:
 
 @call("LayerNorm")
 def layer_norm(row: OpRow) -> Make:
+    """Layer or RMS norm with its residual."""
     named = {"x": "input", "weight": "weight", "bias": "bias", "residual": "residual_input_tensor"}
     operands = dict(zip(row.attr("operands"), range(len(row.names)), strict=True))
     kwargs: dict[str, Any] = {
@@ -149,6 +152,7 @@ def _norm_config(row: OpRow) -> Make:
 
 @call("BatchNorm")
 def batch_norm(row: OpRow) -> Make:
+    """``ttnn.batch_norm`` and its arguments."""
     named = {"mean": "running_mean", "var": "running_var", "weight": "weight", "bias": "bias"}
     kwargs: dict[str, Any] = {
         named[name]: row.ref(index)
@@ -198,6 +202,7 @@ _REDUCTIONS = {"sum", "mean", "max", "min", "prod", "var", "std"}
 
 @call("Reduce")
 def reduce(row: OpRow) -> Make:
+    """The reduction by ttnn's name."""
     function = row.attr("function")
     if function not in _REDUCTIONS:
         raise refused(row, f"no reduction {function!r}")
@@ -220,11 +225,13 @@ def reduce(row: OpRow) -> Make:
 
 @call("CumSum")
 def cumsum(row: OpRow) -> Make:
+    """``ttnn.cumsum`` and its arguments."""
     return Make("ttnn.cumsum", (row.ref(0),), {"dim": row.attr("dim")})
 
 
 @call("ArgMax")
 def argmax(row: OpRow) -> Make:
+    """``ttnn.argmax``; ttnn has no argmin."""
     if not row.attr("largest"):
         raise refused(row, "argmin")
     return Make("ttnn.argmax", (row.ref(0),), {
@@ -234,6 +241,7 @@ def argmax(row: OpRow) -> Make:
 
 @call("TopK")
 def topk(row: OpRow) -> Make:
+    """``ttnn.topk`` and its arguments."""
     return Make("ttnn.topk", (row.ref(0), row.attr("k")), {
         "dim": row.attr("dim"), "largest": bool(row.attr("largest")),
         "sorted": bool(row.attr("sorted")), "memory_config": row.memory,
@@ -242,6 +250,7 @@ def topk(row: OpRow) -> Make:
 
 @call("Sort")
 def sort(row: OpRow) -> Make:
+    """``ttnn.sort`` and its arguments."""
     return Make("ttnn.sort", (row.ref(0),), {
         "dim": row.attr("dim"), "descending": bool(row.attr("descending")),
         "memory_config": row.memory,
@@ -250,6 +259,7 @@ def sort(row: OpRow) -> Make:
 
 @call("RotaryEmbedding")
 def rotary(row: OpRow) -> Make:
+    """The rotary embedding and its arguments."""
     x, cos = row.inputs[:2]
     if len(x.shape) == 4 and cos.shape[2] == 1 and x.shape[2] > 1:  # a position for each user
         return Make("ttnn.experimental.rotary_embedding_hf", (row.ref(0), row.ref(1), row.ref(2)),
@@ -260,6 +270,7 @@ def rotary(row: OpRow) -> Make:
 
 @call("CreateQkvHeads")
 def create_heads(row: OpRow) -> Make:
+    """Queries, keys and values by heads."""
     return Make("ttnn.transformer.split_query_key_value_and_split_heads", (row.ref(0),), {
         "num_heads": row.attr("heads"), "num_kv_heads": row.attr("kv_heads"),
         "transpose_key": bool(row.attr("transpose_k")), "memory_config": row.memory,
@@ -268,4 +279,5 @@ def create_heads(row: OpRow) -> Make:
 
 @call("ConcatHeads")
 def concat_heads(row: OpRow) -> Make:
+    """Heads back into rows."""
     return Make("ttnn.transformer.concatenate_heads", (row.ref(0),), {"memory_config": row.memory})

@@ -51,6 +51,7 @@ def _geometry(row: OpRow) -> dict[str, Any]:
 
 @call("Conv2d", "ConvTranspose2d")
 def convolution(row: OpRow) -> Make:
+    """``ttnn.conv2d`` and its arguments."""
     kwargs: dict[str, Any] = {
         "input_tensor": row.ref(0), "weight_tensor": row.ref(1), "device": DEVICE,
         **_geometry(row), "dtype": dtype(row.out.format), "conv_config": conv_config(row),
@@ -67,6 +68,7 @@ def convolution(row: OpRow) -> Make:
 
 @call("Pool2d")
 def pool(row: OpRow) -> Make:
+    """Max or average pooling and its arguments."""
     kwargs: dict[str, Any] = {
         "input_tensor": row.ref(0), "batch_size": row.attr("batch"), "input_h": row.attr("in_h"),
         "input_w": row.attr("in_w"), "channels": row.attr("channels"),
@@ -88,6 +90,7 @@ def pool(row: OpRow) -> Make:
 
 @call("Upsample")
 def upsample(row: OpRow) -> Make:
+    """``ttnn.upsample`` and its arguments."""
     scale = [int(s) if float(s).is_integer() else float(s) for s in row.attr("scale")]
     kwargs = {"mode": row.attr("mode"), "memory_config": row.memory}
     return Make("ttnn.upsample", (row.ref(0), scale), kwargs)

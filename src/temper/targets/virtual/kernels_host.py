@@ -49,6 +49,7 @@ def resolve(target: str) -> Any:
 
 
 def dtype_named(name: str) -> torch.dtype:
+    """The dtype of this name; CompileError where there is none."""
     short = name.removeprefix("torch.")
     if short not in _DTYPES:
         raise CompileError(f"unknown dtype {name!r}", allowed=sorted(_DTYPES))

@@ -33,6 +33,7 @@ def product(a: Array, b: Array, op: Op, rules: Rules) -> Array:
 
 
 def softmax(x: Array, axis: int) -> Array:
+    """Softmax in numpy, infinities included."""
     with np.errstate(invalid="ignore"):
         e = np.exp(x - x.max(axis=axis, keepdims=True))
         return np.asarray(e / e.sum(axis=axis, keepdims=True))

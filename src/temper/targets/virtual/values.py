@@ -32,6 +32,7 @@ _HOLDS = {
 
 
 def host_dtype(format_name: str) -> torch.dtype:
+    """What holds a format's values on the host."""
     return torch.int64 if format_name in INTEGER_FORMATS else torch.float32
 
 
@@ -49,6 +50,7 @@ _EXACT_INPUT = {
 
 
 def exact_input(dtype: torch.dtype, format_name: str) -> bool:
+    """Whether a format holds every value of a dtype."""
     return format_name in _EXACT_INPUT.get(dtype, ())
 
 
