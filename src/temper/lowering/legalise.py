@@ -1,9 +1,9 @@
 """The program as ttnn runs it: what the library refuses or takes apart stands apart here.
 
 Found by offering programs to ttnn 0.81.1 on a mocked device. Lookups take unsigned indices; a
-chain of functions keeps its operand's format; padding is filled before a reduction, which goes one
-direction at a time; a mask is divided by the attention's scale; rows that end inside a tile are
-joined and cut as rows, not as tiles.
+chain of functions and a softmax keep their operand's format; padding is filled before a reduction,
+which goes one direction at a time; a mask is divided by the attention's scale; rows that end inside
+a tile are joined and cut as rows, not as tiles.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class _Legaliser:
         self.program = program
         self.values = dict(program.values)
         self.ops: list[Op] = []
+        self.gone: set[int] = set()  # ops whose work an earlier one does
         self.rules: dict[str, Callable[[Op], list[Op] | None]] = {
             "Embeddings": self._embedding,
             "Gather": self._gather,
@@ -37,6 +38,7 @@ class _Legaliser:
             "ArgMax": self._argmax,
             "Repeat": self._repeat,
             "Unary": self._unary,
+            "Softmax": self._softmax,
             "Reduce": self._reduce,
             "Concat": self._concat,
             "Slice": self._slice,
@@ -50,6 +52,8 @@ class _Legaliser:
         self._unsigned_inputs()
         const_ops = list(self.program.const_ops)
         for op in self.program.ops:
+            if id(op) in self.gone:
+                continue
             if self._fixed(op):
                 const_ops.append(op)
                 continue
@@ -118,6 +122,24 @@ class _Legaliser:
         made = self._fresh(op.outputs[0], "exact", replace(after, format=before.format))
         return [replace(op, outputs=(made,)), Op("Typecast", (made,), op.outputs, {}, op.source)]
 
+    def _softmax(self, op: Op) -> list[Op] | None:
+        """Sums are wider inside; one rounding is at the end."""
+        before, after = self.values[op.inputs[0]], self.values[op.outputs[0]]
+        if before.format == after.format:
+            return None
+        name = op.outputs[0]
+        readers = [other for other in self.program.ops if name in other.inputs]
+        if len(readers) == 1 and readers[0].kind == "Typecast" and name not in self.program.outputs:
+            cast = readers[0]
+            if self.values[cast.outputs[0]].format == before.format:
+                self.gone.add(id(cast))
+                return [replace(op, outputs=cast.outputs)]
+        wide = self._fresh(op.inputs[0], "cast", replace(before, format=after.format))
+        return [
+            Op("Typecast", op.inputs[:1], (wide,), {}, op.source),
+            replace(op, inputs=(wide, *op.inputs[1:])),
+        ]
+
     def _gather(self, op: Op) -> list[Op]:
         made = self._index(op) or [op]
         return [*made[:-1], *self._filled(made[-1], (0, 1))]
@@ -131,14 +153,15 @@ class _Legaliser:
         return [*made[:-1], *self._as_rows(made[-1])]
 
     def _ordered(self, op: Op) -> list[Op]:
-        """Places in 16 bits where they fit; ragged operands are filled before."""
+        """Places in 16 bits where they fit and values have no more; ragged operands are filled."""
         places = self.values[op.outputs[1]] if len(op.outputs) > 1 else None
         ragged = self._filled(op, (0,))
         if places is None or places.format != "int32":
             return ragged
         spec = self.values[op.inputs[0]]
         size = spec.shape[op.attr("dim")] if spec.shape else 1
-        fmt = "uint16" if size < 1 << 16 else "uint32"
+        wide = size >= 1 << 16 or (op.kind == "TopK" and spec.format == "float32")
+        fmt = "uint32" if wide else "uint16"
         made, casts = self._as_given(ragged[-1], 1, replace(places, format=fmt))
         return [*ragged[:-1], made, *casts]
 

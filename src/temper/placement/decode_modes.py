@@ -33,14 +33,14 @@ def users_on_cores(spec: TensorSpec, chip: Chip) -> Memory | None:
     return Memory("sram", "height", grid, (round_up(heads, TILE), round_up(depth, TILE)))
 
 
-def decode_modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, sram: bool) -> list[Mode]:
+def decode_modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> list[Mode]:
     """The ways of one op of ``DECODE``."""
     rest: tuple[Need, ...] = (ANY,) * (len(inputs) - 1)
     if op.kind == "FillCache":
         return [Mode("in place", (DRAM_ONLY, *rest), (inputs[0].memory,))]
     if op.kind == "UpdateCache":
         new: Need = users_on_cores(inputs[1], chip) or ANY
-        return [Mode("in place", (DRAM_ONLY, new, ANY), (inputs[0].memory,))]
+        return [Mode("in place", (DRAM_ONLY, new, DRAM_ONLY), (inputs[0].memory,))]
     if op.kind == "SdpaDecode":
         queries: list[Need] = [DRAM_ONLY]
         on_cores = users_on_cores(inputs[0], chip)
@@ -48,28 +48,26 @@ def decode_modes(op: Op, inputs: Specs, outputs: Specs, chip: Chip, sram: bool) 
             queries.append(on_cores)
         return [
             Mode("dram" if need == DRAM_ONLY else "a user on each core",
-                 (need, DRAM_ONLY, DRAM_ONLY, ANY), (DRAM,))
+                 (need, DRAM_ONLY, DRAM_ONLY, DRAM_ONLY), (DRAM,))
             for need in queries
         ]  # fmt: skip
     if op.kind == "CreateQkvHeadsDecode":
-        found = [Mode("dram", (ANY,), (DRAM,) * 3)]
         made = [users_on_cores(spec, chip) for spec in outputs]
         memories = tuple(memory for memory in made if memory is not None)
-        if sram and len(memories) == len(made):
-            found.append(Mode("a user on each core", (ANY,), memories))
-        return found
-    return _join(inputs[0], chip, sram)
+        if len(memories) == len(made):
+            return [Mode("a user on each core", (ANY,), memories)]
+        return [Mode("dram", (ANY,), (DRAM,) * 3)]
+    return _join(inputs[0], chip)
 
 
-def _join(x: TensorSpec, chip: Chip, sram: bool) -> list[Mode]:
-    found = [Mode("dram", (ANY,), (DRAM,))]
+def _join(x: TensorSpec, chip: Chip) -> list[Mode]:
     on_cores = users_on_cores(x, chip)
     heads, depth = x.shape[2], x.shape[3]
-    if sram and on_cores is not None and heads <= chip.compute_cores and depth % TILE == 0:
+    if on_cores is not None and heads <= chip.compute_cores and depth % TILE == 0:
         shard = (round_up(x.shape[1], TILE), depth)
         wide = Memory("sram", "width", line(heads, chip.grid[0]), shard)
-        found.append(Mode("a head on each core", (on_cores,), (wide,)))
-    return found
+        return [Mode("a head on each core", (on_cores,), (wide,))]
+    return [Mode("dram", (ANY,), (DRAM,))]
 
 
 def rotary_modes(inputs: Specs, outputs: Specs, chip: Chip) -> list[Mode]:

@@ -45,6 +45,7 @@ class Plan:
             self._spill(name, op, choice)
         way = choice.way
         names: dict[int, str] = {}
+        outs: list[str] = []
         main = next(i for i, piece in enumerate(way.pieces) if piece.main)
         for i, piece in enumerate(way.pieces):
             sources = [
@@ -71,7 +72,7 @@ class Plan:
                     continue
                 self._add(piece, sources, outs, op)
             else:
-                self._add(piece, sources, [op.outputs[i - main - 1]], op)
+                self._add(piece, [outs[i - main - 1]], [op.outputs[i - main - 1]], op)
         if choice.kept >= 0:
             self._now[op.inputs[way.pieces[choice.kept].inputs[0]]] = names[-1 - choice.kept]
 

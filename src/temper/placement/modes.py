@@ -66,7 +66,7 @@ def modes(
         if found:
             return found
     if op.kind in DECODE:
-        return decode_modes(op, inputs, outputs, chip, sram)
+        return decode_modes(op, inputs, outputs, chip)
     if op.kind == "Matmul":
         return _matmul_modes(op, inputs, outputs, chip, sram)
     found = _interleaved(op, inputs, outputs, sram)

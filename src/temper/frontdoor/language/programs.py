@@ -32,6 +32,7 @@ class StepKind:
     rows: int = 0
     every_row: bool = False
     choose: bool = False
+    apart: bool = False  # the users of a prompt stand at different positions, slot by slot
 
     @property
     def decode(self) -> bool:
@@ -113,7 +114,9 @@ def example_inputs(kind: StepKind, named: bool = True) -> tuple[torch.Tensor, ..
     if kind.decode:
         shape = (1, kind.users) if named else (kind.users, 1)
     ids = torch.zeros(shape, dtype=torch.long)
-    return ids, ids.clone(), torch.zeros(kind.users, dtype=torch.int32)
+    # One row of positions for all users: ttnn turns a prompt's heads by no more than one.
+    places = ids if kind.decode or kind.apart else ids[:1]
+    return ids, places.clone(), torch.zeros(kind.users, dtype=torch.int32)
 
 
 def named_by_model(captured: Captured) -> None:

@@ -179,7 +179,12 @@ class LanguageRuntime(StepRunner):
             packed_places[user, : lengths[user]] = places[user, real[user]]
         self._check_places(packed_places, text)
         last = (lengths - 1).clamp(min=0).to(torch.int32)
-        kind = StepKind(users, text.capacity, rows, not only_last)
+        longest = packed_places[int(lengths.argmax())]
+        here = torch.arange(rows) < lengths[:, None]
+        apart = bool(((packed_places != longest) & here).any())
+        if not apart:
+            packed_places = longest[None]
+        kind = StepKind(users, text.capacity, rows, not only_last, apart=apart)
         made = self._run(kind, text, packed, packed_places, last)
         text.seen = real
         if only_last:

@@ -90,7 +90,8 @@ class CacheLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
 class LanguageStep(torch.nn.Module):
     """A model with its cache; ``forward`` is one step of ``users`` users.
 
-    Inputs: token ids and position ids, (users, length) for a prompt and (1, users) for a token;
+    Inputs: token ids and position ids, (users, length) for a prompt and (1, users) for a token
+    (one row of positions does for all users of a prompt who stand at the same ones);
     ``slots`` (users) say where in the cache a token goes, and ``last`` (users) which row of a
     prompt is a user's last; ``angles`` are the rotary ones of the call where it must look at all of
     its positions. The result is the logits of that row, or of every row; with

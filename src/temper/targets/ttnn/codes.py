@@ -24,6 +24,8 @@ def device_codes(program: Program, op: Op) -> list[str]:
         around = [f"{name}DeviceOperation" for name in
                   ("InterleavedToSharded", "Halo", "UpSample", "ShardedToInterleaved")]  # fmt: skip
         return around
+    if op.kind == "SparseMatmul":  # experts that nobody chose are filled with zeros
+        return [op.info.code, "UnaryDeviceOperation"]
     if op.kind == "ConvTranspose2d":
         return ["Conv2dDeviceOperation"]
     if op.kind == "Transpose" and inputs[0].layout == "row_major":

@@ -12,7 +12,7 @@ from temper.program.matmul_config import (
     MatmulConfig,
     matmul_config_of,
 )
-from temper.program.tensor import TILE, ceil_div
+from temper.program.tensor import TILE, ceil_div, round_up
 from temper.targets.ttnn.expressions import Make, coordinate, dtype
 from temper.targets.ttnn.table import OpRow, call, chain, compute_config, refused
 
@@ -264,8 +264,13 @@ def rotary(row: OpRow) -> Make:
     if len(x.shape) == 4 and cos.shape[2] == 1 and x.shape[2] > 1:  # a position for each user
         return Make("ttnn.experimental.rotary_embedding_hf", (row.ref(0), row.ref(1), row.ref(2)),
                     {"is_decode_mode": True, "memory_config": row.memory})  # fmt: skip
-    return Make("ttnn.experimental.rotary_embedding", (row.ref(0), row.ref(1), row.ref(2)),
+    made = Make("ttnn.experimental.rotary_embedding", (row.ref(0), row.ref(1), row.ref(2)),
                 {"memory_config": row.memory})  # fmt: skip
+    *outer, rows, depth = row.out.shape
+    if rows % TILE == 0:
+        return made
+    # It calls all rows of the last tile its own; a view says which of them are padding.
+    return Make("ttnn.reshape", (made, list(row.out.shape), [*outer, round_up(rows, TILE), depth]))
 
 
 @call("CreateQkvHeads")
