@@ -19,6 +19,7 @@ from temper.passes.fuse_linear import fuse_linear, fuse_transposes
 from temper.passes.fuse_norms import fuse_norms, fuse_softmax
 from temper.passes.heads import fuse_heads
 from temper.passes.join_columns import join_columns
+from temper.passes.pad_windows import pad_windows
 from temper.passes.pairwise import fuse_pairwise
 from temper.passes.program_chains import fuse_chains
 from temper.passes.program_dead import remove_dead
@@ -84,6 +85,8 @@ GRAPH_PASSES: tuple[Pass, ...] = (
          "heads of a decode step: rotations behind their turns, one split and one join"),
     Pass("fuse-heads", fuse_heads, "enable_fusing",
          "query, key and value to one matmul and the heads op, in any spelling"),
+    Pass("pad-windows", pad_windows, "enable_layout_optimization",
+         "attention windows that are no whole tiles: padded between the picks of their rows"),
     Pass("fuse-transposes", fuse_transposes, "experimental_enable_permute_matmul_fusion",
          "a transpose before a matmul to its flag"),
 )  # fmt: skip
