@@ -141,9 +141,15 @@ def test_a_row_that_fills_a_part_of_its_tiles_is_told_with_a_better_shape() -> N
     def square() -> Any:
         return torch.nn.ReLU(), (torch.randn(256, 1024),)
 
+    def steps() -> Any:
+        return torch.nn.Linear(64, 1024), (torch.randn(128, 1, 64),)
+
+    notes = explain(steps, accuracy=False).notes
+    assert any("128 x 1 x 1024, fills 1 of 32" in n and "return it as 128 x 1024" in n
+               for n in notes)  # fmt: skip
     wide, full = (explain(f, accuracy=False) for f in (flat, square))
     told = "1 x 262144, fills 1 of 32 values of its 32 x 32 tiles, and all of them are moved: give "
-    assert any(told + "it as (256, 1024)" in note for note in wide.notes)
+    assert any(told + "it as 256 x 1024 if the model works" in note for note in wide.notes)
     assert not any("tiles" in note for note in full.notes)
     assert full.best is not None
     assert wide.best is not None

@@ -108,6 +108,7 @@ def shares(costs: Sequence[ProgramCost]) -> dict[str, float]:
 
 # Inputs and outputs whose tiles hold this many times their values are worth a word.
 _PADDED = 4
+_TILE_SIDE = 32
 
 
 def padding(programs: Sequence[Program]) -> str:
@@ -118,14 +119,25 @@ def padding(programs: Sequence[Program]) -> str:
             held, values = math.prod(spec.padded_shape), math.prod(spec.shape)
             if spec.layout != "tile" or held < _PADDED * values or held < 1 << 20:
                 continue
-            columns = next((c for c in (1024, 512, 256, 128, 64, 32) if values % (32 * c) == 0), 0)
-            rows = f": give it as ({values // columns}, {columns})" if columns else ""
             shape = " x ".join(map(str, spec.shape))
+            verb = "give" if name in program.inputs else "return"
             return (
                 f"{name}, {shape}, fills 1 of {held // values} values of its 32 x 32 tiles, and "
-                f"all of them are moved{rows}"
+                f"all of them are moved{_fuller(spec.shape, verb)}"
             )
     return ""
+
+
+def _fuller(shape: Sequence[int], verb: str) -> str:
+    """A shape of the same values that fills its tiles, in words; empty where there is none."""
+    rows, columns = math.prod(shape[:-1]), shape[-1]
+    if rows >= _TILE_SIDE:
+        return f": {verb} it as {rows} x {columns}"
+    values = rows * columns
+    width = next((c for c in (1024, 512, 256, 128, 64, 32) if values % (_TILE_SIDE * c) == 0), 0)
+    if not width:
+        return ""
+    return f": {verb} it as {values // width} x {width} if the model works element by element"
 
 
 def obstacle(costs: Sequence[ProgramCost]) -> str:
