@@ -90,6 +90,24 @@ def test_a_norm_on_one_core_is_told_to_use_more(tmp_path: Path) -> None:
     assert best.gain_ns > 0.5 * 3_000_000
 
 
+def test_an_op_that_no_program_has_is_judged_too(tmp_path: Path) -> None:
+    """Heads of attention, split by an op that compiled programs spell otherwise."""
+    dims = ",".join(f"{p}_{d}_PAD[LOGICAL]" for p in ("INPUT_0", "OUTPUT_0") for d in "WZYX")
+    words = ",".join(f"{p}_{w}" for p in ("INPUT_0", "OUTPUT_0")
+                     for w in ("LAYOUT", "DATATYPE", "MEMORY"))  # fmt: skip
+    path = tmp_path / "ops.csv"
+    path.write_text(
+        "OP CODE,OP TYPE,DEVICE ID,DEVICE ARCH,ATTRIBUTES,MATH FIDELITY,CORE COUNT,"
+        f"AVAILABLE WORKER CORE COUNT,DEVICE KERNEL DURATION [ns],{dims},{words}\n"
+        "NlpCreateHeadsDeviceOperation,tt_dnn_device,0,wormhole_b0,{},,4,64,9000,"
+        "1[1],1[1],128[128],2304[2304],1[1],12[12],128[128],64[64],"
+        "TILE,BFLOAT16,DEV_1_DRAM_INTERLEAVED,TILE,BFLOAT16,DEV_1_DRAM_INTERLEAVED\n"
+    )
+    _, judged = judge(read_ops_csv(path))
+    assert [item.code for item in judged] == ["NlpCreateHeadsDeviceOperation"]
+    assert judged[0].modelled_ns > 0
+
+
 def test_a_matmul_with_a_poor_config_is_told_a_better_one(tmp_path: Path) -> None:
     """2048 x 2048 x 2048 in blocks one tile deep, subblocks of one tile, on the whole grid."""
     tensors = ("INPUT_0", "INPUT_1", "OUTPUT_0")

@@ -148,7 +148,7 @@ class _Report:
                 "buffers",
                 [
                     (number, 0, stay.address, stay.bank_bytes, _BUFFER_TYPE[stay.buffer],
-                     _LAYOUT[program.spec(stay.name).memory.sharding])
+                     _LAYOUT[_sharding(program, stay)])
                     for stay in lives
                     if stay.first <= index <= stay.last and (everything or stay.first >= 0)
                 ],
@@ -193,6 +193,12 @@ class _Report:
             contents = text if 0 < len(text) <= _MAX_SOURCE else None
             self._insert("source_files", [(self._sources[source.file], source.file, contents)])
         self._insert("stack_traces", [(number, "\n".join(lines), self._sources[source.file])])
+
+
+def _sharding(program: Program, stay: Stay) -> str:
+    """How a buffer lies; one of an op's own, such as the map of a reshape, is interleaved."""
+    spec = program.values.get(stay.name)
+    return spec.memory.sharding if spec is not None else "interleaved"
 
 
 def _tensor(number: int, spec: TensorSpec, stay: Stay | None) -> tuple[Any, ...]:
