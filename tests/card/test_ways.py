@@ -20,3 +20,12 @@ def test_ttnn_refuses_no_way_that_placement_may_choose(
     refused = [(name, v) for name, v in wrong if v.verdict in ("refused", "differs")]
     assert offered == 250
     assert not refused, "\n".join(f"{n}: {v.kind}: {v.message}" for n, v in refused[:20])
+
+
+def test_ttnn_refuses_no_call_of_a_torch_function(ttnn_here: Path) -> None:
+    from ttnn_functions import sweep  # type: ignore[import-not-found]
+
+    offered, wrong = sweep("n150", 2, 90)
+    refused = [(shape, v) for shape, v in wrong if v.verdict in ("refused", "differs")]
+    assert offered >= 90
+    assert not refused, "\n".join(f"{s}: {v.kind} {v.label}: {v.message}" for s, v in refused)
