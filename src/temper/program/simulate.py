@@ -21,7 +21,7 @@ from temper.program.conv_config import skips_halo
 from temper.program.op import Op
 from temper.program.program import Program
 from temper.program.stored import dense_weights, reshape_maps
-from temper.program.tensor import TensorSpec, is_view
+from temper.program.tensor import TensorSpec, ceil_div, is_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,17 +198,22 @@ def _last_use(program: Program, owner: Mapping[str, str]) -> dict[str, int]:
     return last
 
 
-def resharded_inside(program: Program, op: Op, halo: Op, window: Op) -> bool:
+def resharded_inside(program: Program, op: Op, window: Op) -> bool:
     """Whether a window brings its operand to its cores by itself, by this move before its halo.
 
-    It keeps the cores of an operand that is sharded for it, so shards on other cores than the
-    halo's must be its own work. A pool takes shards as they are.
+    It keeps the cores of an operand that is sharded for it, so shards of another number than the
+    result's must be its own work. A pool takes shards as they are.
     """
-    before, after = program.spec(op.outputs[0]), program.spec(halo.outputs[0])
-    same = before.memory.grid == after.memory.grid
+    before, after = program.spec(op.outputs[0]), program.spec(window.outputs[0])
+    same = _row_shards(before) == _row_shards(after)
     if op.kind == "Reshard":
         return not same and window.kind != "Pool2d"
     return not same or program.spec(op.inputs[0]).memory.buffer != "sram"
+
+
+def _row_shards(spec: TensorSpec) -> int:
+    shard = spec.memory.shard
+    return ceil_div(spec.physical_2d[0], shard[0]) if shard else 0
 
 
 def _keep_resharded(
@@ -225,7 +230,7 @@ def _keep_resharded(
         while window.kind in ("Halo", "Move") and window.outputs[0] in reader:
             at = reader[window.outputs[0]]
             window = program.ops[at]
-        if halo.kind == "Halo" and resharded_inside(program, op, halo, window):
+        if halo.kind == "Halo" and resharded_inside(program, op, window):
             held = owner.get(op.inputs[0], op.inputs[0])
             last[held] = max(last.get(held, at), at)
             kept.setdefault(at, []).append(held)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from temper.chips import get
+from temper.errors import CompileError
 from temper.program import Program
 from temper.program.memory_plan import plan as memory_plan
 from temper.targets.ttnn.client import checked
@@ -76,7 +77,11 @@ def check(
     program: Program, environment: Environment, options: Any, *, memory: bool = True
 ) -> Legality:
     """Every op of a placed program offered to ttnn, with zeros for data."""
-    plan = plan_of(program, options)
+    try:
+        plan = plan_of(program, options)
+    except CompileError as error:  # an op that the table has no call for: nothing can be offered
+        none = OpVerdict(-1, "", program.name, "", "refused", error.what)
+        return Legality(program.name, program.chip, environment.mocked, (none,))
     asked = {"do": "inspect", "plan": plan.to_json(), "memory": memory}
     reply = checked(server(environment).ask(asked)[0])
     found = [

@@ -276,7 +276,7 @@ class _Planner:
             return True
         readers = [self.program.ops[i].kind for i in self.readers.get(op.outputs[0], [])]
         if op.kind in ("InterleavedToSharded", "Reshard") and readers == ["Halo"]:
-            return resharded_inside(self.program, op, self._halo_of(op), self._window_of(op))
+            return resharded_inside(self.program, op, self._window_of(op))
         if op.kind == "Reduce":
             return bool(op.attr("inner"))
         readers_that_do = {"FillPad": _FILLED, "ScaleMask": {"Sdpa"}}.get(op.kind, set())
