@@ -9,6 +9,7 @@ import gc
 import pickle
 import threading
 import traceback
+import warnings
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -273,3 +274,42 @@ def test_a_transformer_with_a_mask_is_one_graph_on_the_chip() -> None:
         assert close(compiled(*given, tgt_mask=mask), model(*given, tgt_mask=mask))
     assert len(compiled.loaded) == 1
     assert temper.stats(compiled)["host_ops"] == 0
+
+
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.GRU(8, 8, batch_first=True)
+
+    def forward(self, x: torch.Tensor, lengths: torch.Tensor) -> Any:
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        return nn.utils.rnn.pad_packed_sequence(self.layer(packed)[0])[0]
+
+
+def in_place(model: nn.Module) -> nn.Module:
+    model.compile(backend="tt")
+    return model
+
+
+WAYS = [temper.compile, lambda m: torch.compile(m, backend="tt"), in_place]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_model_that_no_graph_is_made_of_says_so_once(way: Callable[[Any], Any]) -> None:
+    compiled, given = way(Packed().eval()), (torch.randn(2, 3, 8), torch.tensor([3, 2]))
+    with torch.no_grad():
+        with pytest.warns(UserWarning, match="no part of Packed could be captured") as told:
+            compiled(*given)
+        assert [w.filename for w in told if "no part of" in str(w.message)] == [__file__]
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            compiled(*given)
+
+
+def test_a_layer_of_torch_that_is_compiled_in_place_runs_on_the_chip() -> None:
+    layer, x = nn.Linear(8, 4), torch.randn(2, 8)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        expected = layer(x)
+        assert close(in_place(layer)(x), expected)
+    assert temper.stats(layer)["calls"] == 1

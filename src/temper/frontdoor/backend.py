@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
 import warnings
@@ -24,6 +23,7 @@ from temper.frontdoor.gradients import differentiable, refuse_backward
 from temper.frontdoor.language.optimized import watch_wrappers
 from temper.frontdoor.loaded import Kept, LoadedGraph, loaded_graphs
 from temper.frontdoor.numbers import Numbers
+from temper.frontdoor.uncompiled import graph_calls, watch_first_calls
 from temper.graph.captured import Captured
 from temper.graph.ranges import CLASSES, Range, class_of, wide_nodes
 from temper.options import Options, resolve
@@ -45,6 +45,7 @@ def tt(
     return make_backend(resolve(options))(module, example_inputs)
 
 
+watch_first_calls(tt)
 watch_wrappers(tt)
 
 
@@ -82,7 +83,6 @@ class _Graph:
         self._aliased = may_alias(module)
         self._ranged = False  # whether what integers hold decides where they are computed
         self._by_shape: dict[Any, _Program] = {}
-        self._clock = itertools.count()
 
     def __call__(self, *inputs: Any) -> Any:
         numbers = self._numbers.values(inputs) if self._numbers else None
@@ -97,7 +97,7 @@ class _Graph:
                     if len(self._by_shape) > KEPT_PROGRAMS:
                         oldest = min(self._by_shape, key=lambda k: self._by_shape[k].used)
                         del self._by_shape[oldest]
-        found.used = next(self._clock)
+        found.used = next(graph_calls)
         with clock.simulating:
             if numbers is None:
                 return tuple(found(inputs))

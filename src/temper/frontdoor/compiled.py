@@ -15,6 +15,7 @@ from temper.frontdoor.backend import make_backend
 from temper.frontdoor.language.detect import generative
 from temper.frontdoor.loaded import Kept, LoadedGraph
 from temper.frontdoor.region import Region
+from temper.frontdoor.uncompiled import warn_uncompiled
 from temper.options import Options, resolve
 from temper.program.memory_plan import plan
 from temper.units import bytes_text, html_table, time_text
@@ -81,11 +82,7 @@ class CompiledModel:
     def _tell(self) -> None:
         """After a call that something was compiled for."""
         if self._seen == 0 and not self._graphs.count:
-            warnings.warn(
-                f"no part of {type(self._model).__name__} could be captured: it runs in eager "
-                "torch on the host",
-                stacklevel=3,
-            )
+            warn_uncompiled(type(self._model).__name__, stacklevel=3)
         if self._model.training:
             warnings.warn(
                 "the model is in training mode: dropout and batch norm act as in training, but a "
