@@ -154,3 +154,29 @@ def test_joined_rows_are_exact_and_moved_once(
     assert pcc(expected, run(ours, x).float()) > 0.999
     ns = [estimate(one.program, traced=True).device_ns for one in (ours, before)]
     assert ns[0] < ns[1]
+
+
+class Upscaler(nn.Module):
+    """A pixel shuffle between convolutions, with a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(7)
+        self.wide, self.out = nn.Conv2d(32, 128, 3, padding=1), nn.Conv2d(32, 8, 3, padding=1)
+        self.stem = nn.Conv2d(3, 32, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(torch.relu(F.pixel_shuffle(self.wide(self.stem(x)), 2)))
+
+
+def test_a_pixel_shuffle_moves_runs_of_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.randn(2, 3, 12, 16, generator=torch.Generator().manual_seed(3))
+    expected = Upscaler().eval()(x)
+    ours = built(Upscaler(), x)
+    kept = tuple(p for p in pipeline.GRAPH_PASSES if p.name != "shuffle-channels")
+    monkeypatch.setattr(pipeline, "GRAPH_PASSES", kept)
+    before = built(Upscaler(), x)
+    assert torch.equal(run(ours, x), run(before, x))
+    assert pcc(expected, run(ours, x).float()) > 0.999
+    ns = [estimate(one.program, traced=True).device_ns for one in (ours, before)]
+    assert ns[0] < 0.8 * ns[1]

@@ -27,6 +27,7 @@ from temper.passes.program_epilogues import fuse_epilogues
 from temper.passes.program_joins import join_rows
 from temper.passes.program_rows import flatten_rows
 from temper.passes.program_views import settle_views
+from temper.passes.shuffle_channels import shuffle_channels
 from temper.passes.views import cancel_views
 from temper.passes.weight_formats import assign_weight_formats
 
@@ -66,6 +67,8 @@ GRAPH_PASSES: tuple[Pass, ...] = (
     Pass("fuse-softmax", fuse_softmax, "enable_fusing", "softmax written out by hand"),
     Pass("fuse-norms", fuse_norms, "enable_fusing", "layer and rms norm written out by hand"),
     Pass("fuse-linear", fuse_linear, "enable_fusing", "matmul and bias to linear"),
+    Pass("shuffle-channels", shuffle_channels, "enable_layout_optimization",
+         "channels of a pixel shuffle put together in the convolution's weight"),
     Pass("fuse-pairwise", fuse_pairwise, "enable_fusing",
          "dot products of embedded features: one lookup, the choice of pairs in the weight"),
     Pass("join-views", cancel_views, "enable_layout_optimization",

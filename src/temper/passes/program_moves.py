@@ -17,7 +17,7 @@ from temper.cost import estimate_op
 from temper.program import DRAM, Op, TensorSpec
 from temper.program.index_map import IndexMap
 from temper.program.index_moves import Move, moves, moves_cut_last
-from temper.program.row_table import as_rows
+from temper.program.row_table import RowTable, as_rows
 from temper.program.tensor import SRAM, TILE, Layout
 
 # Formats that exist in rows as well as in tiles.
@@ -108,12 +108,12 @@ def _as_permute(step: MoveStep) -> MoveStep:
 
 
 def _looked_up(chart: IndexMap, before: TensorSpec, after: TensorSpec) -> Way | None:
-    table = as_rows(chart)
+    table = as_rows(chart) or _as_runs(chart)
     if table is None or (after.layout == "tile" and table.width % TILE):
         return None
     rows = replace(before, layout="row_major")
     way = [_relayout(rows)] if before.layout == "tile" else []
-    flat = replace(rows, shape=(prod(rows.shape[:-1]), rows.shape[-1]))
+    flat = replace(rows, shape=(prod(rows.shape) // table.width, table.width))
     if flat != rows:
         way.append(MoveStep("Reshape", (), flat))
     # Tiles come straight out of the lookup where its rows fill them.
@@ -125,6 +125,15 @@ def _looked_up(chart: IndexMap, before: TensorSpec, after: TensorSpec) -> Way | 
         kind, attrs = _described(cut, len(table.shape))
         way.append(MoveStep(kind, tuple(attrs.items()), replace(after, shape=table.shape)))
     return tuple(way)
+
+
+def _as_runs(chart: IndexMap) -> RowTable | None:
+    """Rows of the result as runs within rows of the source, such as a pixel's channels."""
+    width = chart.shape[-1] if chart.shape else 1
+    count = prod(chart.source)
+    if width < TILE or chart.axes[-1] != ((width, 1),) or count % width:
+        return None
+    return as_rows(IndexMap((count // width, width), chart.axes, chart.offset))
 
 
 def time_ns(way: Way, before: TensorSpec, chip: Chip, *, sram: bool) -> float:
