@@ -62,3 +62,24 @@ def test_a_file_without_the_columns_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(BadFileError, match="no device profile"):
         card_rows.read(tmp_path / "x.csv", "wormhole_b0")
+
+
+def test_times_of_own_constants_say_so_wherever_they_are_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from temper.cost.constants import DATA, constants, correction
+    from temper.report.summary import Summary
+
+    assert correction() == ""
+    mine = tmp_path / "mine.json"
+    mine.write_text(DATA.read_text())
+    monkeypatch.setenv("TEMPER_COST_DATA", str(mine))
+    constants.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match=r"modelled times are those of .*mine\.json"):
+            constants()
+    finally:
+        constants.cache_clear()
+    shown = object.__new__(Summary)
+    object.__setattr__(shown, "basis", "modelled")
+    assert shown.word == "modelled with mine.json"

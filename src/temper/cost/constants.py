@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -116,9 +117,18 @@ def parse(raw: Mapping[str, Any]) -> Constants:
     return Constants(families, {k: v for k, v in raw.items() if k != "families"})
 
 
+def correction() -> str:
+    """The file of the user's own constants (``temper calibrate -o``), by its name; else nothing."""
+    return Path(os.environ.get("TEMPER_COST_DATA") or "").name
+
+
 @lru_cache(maxsize=1)
 def constants() -> Constants:
-    """The constants in force."""
-    loaded = load_file(Path(os.environ.get("TEMPER_COST_DATA") or DATA))
+    """The constants in force; told once where they are not the shipped ones."""
+    given = os.environ.get("TEMPER_COST_DATA")
+    loaded = load_file(Path(given or DATA))
+    if given:
+        told = f"modelled times are those of {given} (TEMPER_COST_DATA), not of the shipped fit"
+        warnings.warn(told, stacklevel=2)
     sfpu.use_measured(loaded.meta.get("sfpu_cycles", {}))
     return loaded

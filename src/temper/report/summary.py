@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from temper.cost.constants import correction
 from temper.program.memory_plan import POOLS, HighWater
 from temper.record.events import Flag, Kind
 from temper.run.calls import ALL, OneTime, one_time_work
@@ -81,7 +82,9 @@ class Summary:
     @property
     def word(self) -> str:
         """The basis as a person reads it."""
-        return self.basis if self.modelled else f"{self.basis} on a card"
+        if not self.modelled:
+            return f"{self.basis} on a card"
+        return f"{self.basis} with {correction()}" if correction() else self.basis
 
     @property
     def modelled(self) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from temper.chips import get
 from temper.program import Op, Program, TensorSpec
 from temper.program.conv_config import skips_halo
-from temper.program.tensor import INTEGER_FORMATS, TILE, is_view
+from temper.program.tensor import INTEGER_FORMATS, TILE, ceil_div, is_view
 
 
 def device_codes(program: Program, op: Op) -> list[str]:
@@ -19,7 +20,7 @@ def device_codes(program: Program, op: Op) -> list[str]:
     if op.kind == "Halo" and skips_halo(op, inputs[0], outputs[0]):
         return []
     if op.kind == "Reduce":
-        return _reduce_codes(op, inputs[0])
+        return _reduce_codes(op, inputs[0], get(program.chip).compute_cores)
     if op.kind == "Upsample" and op.attr("mode") == "bilinear":
         around = [f"{name}DeviceOperation" for name in
                   ("InterleavedToSharded", "Halo", "UpSample", "ShardedToInterleaved")]  # fmt: skip
@@ -46,7 +47,11 @@ def device_codes(program: Program, op: Op) -> list[str]:
     return [op.info.code]
 
 
-def _reduce_codes(op: Op, x: TensorSpec) -> list[str]:
+# Rows of tiles from which a tall tensor is reduced in parts, where cores would be idle otherwise.
+_TALL = 20
+
+
+def _reduce_codes(op: Op, x: TensorSpec, cores: int) -> list[str]:
     """One device op for each direction; sums of outer dimensions have a kernel of their own."""
     function, rank = op.attr("function"), max(1, len(x.shape))
     if function in ("var", "std"):
@@ -56,6 +61,10 @@ def _reduce_codes(op: Op, x: TensorSpec) -> list[str]:
     inner = len(dims) - len(outer)
     if inner == 2 and x.tiles == 1 and function != "min":
         inner = 1
+    batch, rows, columns = x.matrix
+    columns_of_tiles = batch * ceil_div(columns, TILE)
+    if dims == {rank - 2} and x.layout == "tile" and ceil_div(rows, TILE) >= _TALL:
+        inner += 2 * columns_of_tiles <= cores
     inside = [op.info.code] * inner
     if function == "sum":
         cut = ["SliceDeviceOperation"] if outer and x.shape[-2] % TILE else []
