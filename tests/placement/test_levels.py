@@ -14,7 +14,7 @@ from torch import nn
 from temper.compiler.pipeline import compile_model
 from temper.cost import estimate
 
-# Modelled device ms of one call; `python tests/placement/test_levels.py` writes it anew.
+# Modelled device ms of one call; `python -m tests.placement.test_levels` writes it anew.
 FIGURES = Path(__file__).with_name("figures.json")
 _BFP8 = {"activation_dtype": "bfloat8_b", "conv_weight_dtype": "bfloat8_b", "math_fidelity": "LoFi"}
 
@@ -132,7 +132,7 @@ def _figure(case) -> tuple[str, float]:
 def test_no_program_gets_more_than_five_percent_slower_unnoticed(case):
     name, device_ms = _figure(case)
     assert device_ms <= 1.05 * json.loads(FIGURES.read_text())[name], (
-        f"{name} is modelled slower; if that is right: python tests/placement/test_levels.py"
+        f"{name} is modelled slower; if that is right: python -m tests.placement.test_levels"
     )
 
 

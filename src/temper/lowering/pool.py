@@ -184,6 +184,8 @@ def spatial_mean(b: Builder, node: Node, x: Value) -> Value:
         name=node.name,
         layout=layout,
     )
+    if as_rows:  # one row of tiles for all images: a row by itself would fill a tile with padding
+        mean = b.emit("Reshape", [mean], (n, c), dtype, name=node.name, layout=layout)
     return b.emit("Reshape", [b.in_layout(mean, "tile")], shape, dtype, name=node.name)
 
 
