@@ -331,3 +331,26 @@ def test_bags_of_indices_read_their_own_column_of_one_table(level: int) -> None:
         made = temper.compile(model, level=level)(x)
         wanted = torch.cat([t.weight[x[:, i]] for i, t in enumerate(tables)], 1)
     torch.testing.assert_close(made, wanted)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize(("length", "ragged"), [(1, False), (3, False), (4, True)])
+def test_bags_of_equal_length_are_lookups_and_others_the_hosts(
+    mode: str, length: int, ragged: bool
+) -> None:
+    torch.manual_seed(0)
+    bag = nn.EmbeddingBag(50, 32, mode=mode)
+    x, starts = torch.randint(0, 50, (64, 4)), torch.arange(0, 256, 4)
+
+    def look_up(bag: Any, x: torch.Tensor) -> torch.Tensor:
+        made = bag(x.flatten(), starts) if ragged else bag(x[:, 1 : 1 + length])
+        return made * 2
+
+    compiled = temper.compile(Calls(look_up, bag).eval(), level=2)
+    with torch.no_grad():
+        made = compiled(x)
+        rows = bag.weight[x if ragged else x[:, 1 : 1 + length]]
+    wanted = {"sum": rows.sum(1), "mean": rows.mean(1), "max": rows.amax(1)}[mode] * 2
+    torch.testing.assert_close(made, wanted, rtol=1e-5, atol=1e-5)
+    kinds = {op.kind for op in compiled.loaded[0].program.ops}
+    assert ("Host" in kinds) == (mode == "max" or ragged)  # offsets that vary are inputs

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from temper.options import Options
 from temper.passes.attention import simplify_attention
+from temper.passes.bags import open_bags
 from temper.passes.batch_norm import fold_batch_norm
 from temper.passes.canonical import canonicalise
 from temper.passes.constants import fold_constants
@@ -59,6 +60,7 @@ class PassReport:
 GRAPH_PASSES: tuple[Pass, ...] = (
     Pass("canonicalise", canonicalise, "", "identities and duplicates removed"),
     Pass("fold-constants", fold_constants, "", "what depends on no input or weight computed now"),
+    Pass("open-bags", open_bags, "", "embedding bags of equal length to lookups and sums"),
     Pass("fold-batch-norm", fold_batch_norm,
          "experimental_enable_fusing_conv2d_with_multiply_pattern",
          "batch norm folded into the convolution before it"),
