@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 import samples
 
+from temper import chips
+from temper.program import Op, TensorSpec
 from temper.report import writers
 from temper.report.writers import write_ops_csv, write_run
 from temper.run.folder import read_run
+from temper.run.kernel_sources import cell, kernel_sources
 from temper.run.logs import run_from_logs
 from temper.run.opening import open_profile
+from temper.run.opinfo import OpInfo
 from temper.run.run_table import table_of_run
 
 SEED = Path(__file__).parents[3] / "shared" / "seeds" / "profiling.md"
@@ -187,3 +191,17 @@ def test_a_csv_that_stands_alone_names_the_chip(
     assert list(rows[0])[-1] == "DEVICE ARCH"
     assert {row["DEVICE ARCH"] for row in device} == {"blackhole"}
     assert open_profile(tmp_path / "run" / "ops_perf_results.csv").table.arch == "blackhole"
+
+
+def test_kernel_sources_are_those_of_the_seeds_row() -> None:
+    """The seed's example: two float32 tensors of one shape are added."""
+    if not SEED.is_file():
+        pytest.skip("the seed is not here")
+    spec = TensorSpec((32, 32), "float32")
+    add = Op("BinaryNg", ("a", "b"), ("c",), {"function": "add"})
+    compute, moving = kernel_sources(OpInfo(add, (spec, spec), (spec,), chips.get("n150")))
+    text = SEED.read_text()
+    assert cell(compute) in text
+    assert cell(moving) in text
+    wide = OpInfo(add, (spec, TensorSpec((1, 32), "float32")), (spec,), chips.get("n150"))
+    assert kernel_sources(wide) == ([], [])

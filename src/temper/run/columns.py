@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from temper.cost.records import OpCost
 from temper.program import TensorSpec
 from temper.program.words import datatype
-from temper.run import describe
+from temper.run import describe, kernel_sources
 from temper.run.csv_columns import TENSORS, columns_of
 from temper.run.opinfo import OpInfo
 
@@ -114,15 +114,16 @@ def static_cells(
     if info.is_host:
         # Report tools take an empty duration for a broken row.
         return {**cells, "DEVICE KERNEL DURATION [ns]": "0"}
+    compute, moving = kernel_sources.kernel_sources(info)
     cells |= {
         "DEVICE ID": "0",
         "MATH FIDELITY": info.fidelity or _OWN_FIDELITY.get(info.family, ""),
         "CORE COUNT": str(cost.cores),
         **_device_times(info.family, cost),
         **_model_cells(info, cost),
-        "COMPUTE KERNEL SOURCE": "[]",
+        "COMPUTE KERNEL SOURCE": kernel_sources.cell(compute),
         "COMPUTE KERNEL HASH": "[]",
-        "DATA MOVEMENT KERNEL SOURCE": "[]",
+        "DATA MOVEMENT KERNEL SOURCE": kernel_sources.cell(moving),
         "DATA MOVEMENT KERNEL HASH": "[]",
         "NOC UTIL (%)": _percent(cost, "noc"),
         "DRAM BW UTIL (%)": _percent(cost, "dram"),

@@ -106,7 +106,9 @@ def _column_notes(arch: str, basis: str) -> dict[str, str]:
         "HOST columns": "measured wall time of the virtual chip, shared out evenly over a call's "
         "ops unless op times were measured",
         "PM columns": "tt-metal's op performance model, recomputed",
-        "KERNEL SOURCE, HASH and SIZE": "empty: the virtual chip builds no kernels",
+        "KERNEL SOURCE": "ttnn's own, of matmuls, sums and products; empty where the choice of "
+        "kernels is not known",
+        "KERNEL HASH and SIZE": "empty: the virtual chip builds no kernels",
     }
     known = ARCHITECTURES.get(arch)
     if known and not known.reported:
