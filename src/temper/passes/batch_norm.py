@@ -16,6 +16,7 @@ from temper.options import Options
 aten = torch.ops.aten
 
 _BATCH_NORM = (aten._native_batch_norm_legit_no_training.default,)
+_VIEWS = (aten.view.default, aten.reshape.default, aten.flatten.using_ints)
 _CONVOLUTIONS = (aten.conv2d.default, aten.conv1d.default, aten.conv2d.padding)
 
 
@@ -26,18 +27,35 @@ def fold_batch_norm(captured: Captured, options: Options) -> int:
     for node in list(graph.nodes):
         if node.target not in _BATCH_NORM:
             continue
-        conv = node.args[0]
-        if not is_node(conv) or conv.target not in _CONVOLUTIONS or len(conv.users) != 1:
+        shown = node.args[0]
+        conv = _source(shown) if is_node(shown) else None
+        if conv is None:
             continue
         used = [u for u in node.users if u.users]
         if any(u.target is not operator.getitem or u.args[1] != 0 for u in used):
             continue
         _fold(graph, node, conv)
         for user in used:
-            user.replace_all_uses_with(conv)
+            user.replace_all_uses_with(shown)
         hits += 1
     graph.eliminate_dead_code()
     return hits
+
+
+def _source(shown: Node) -> Node | None:
+    """The convolution or linear layer whose channels are normalised; nobody else reads it.
+
+    Rows of a linear layer may be regrouped on the way, as a norm over (N, C) asks for.
+    """
+    if shown.target in _CONVOLUTIONS:
+        return shown if len(shown.users) == 1 else None
+    made = shown
+    while made.target in _VIEWS and len(made.users) == 1:
+        if made.meta["val"].shape[-1] != made.args[0].meta["val"].shape[-1]:
+            return None
+        made = made.args[0]
+    rows = shown.meta["val"].dim() == 2 and made.target is aten.linear.default
+    return made if rows and len(made.users) == 1 else None
 
 
 def _fold(graph: fx.Graph, node: Node, conv: Node) -> None:
