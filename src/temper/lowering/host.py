@@ -49,7 +49,7 @@ def called_output(b: Builder, value: DeferredCall, like: torch.Tensor) -> Value:
     """A result of the graph that the chip has no format for: complex as pairs, wide as it is."""
     if not like.is_complex():
         return _emit(b, "aten.clone.default", (value,), {}, [(0, like)], "wide")[0]
-    pairs = torch.empty((*like.shape, 2), device="meta")
+    pairs = torch.empty((*like.shape, 2), dtype=torch.float32, device="meta")
     return _emit(b, "aten.view_as_real.default", (value,), {}, [(0, pairs)], "complex")[0]
 
 

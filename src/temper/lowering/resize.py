@@ -86,7 +86,7 @@ def _matrix(node: Node, axis: int, size: int, out: int) -> torch.Tensor:
     if "scales_w" in given:
         given["scales_w"] = given["scales_w"] if axis == 1 else given.get("scales_h")
         given["scales_h"] = None
-    pixels = torch.eye(size).view(1, size, 1, size)
+    pixels = torch.eye(size, dtype=torch.float32).view(1, size, 1, size)
     names = [a.name for a in node.target._schema.arguments]
     made: torch.Tensor = node.target(pixels, *(given[name] for name in names[1:]))
     return made.reshape(size, out)

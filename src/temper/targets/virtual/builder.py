@@ -146,7 +146,7 @@ class Emitter:
     def _take(self, size_bytes: int) -> HostBlock:
         count = max(16, -(-size_bytes // 64) * 16)  # whole cache lines of float32
         if self._constant:
-            block = HostBlock(torch.empty(count), constant=True)
+            block = HostBlock(torch.empty(count, dtype=torch.float32), constant=True)
         else:
             # Best fit, latest freed first: the block is likely still in the cache. A block more
             # than twice too big is left for a value that needs it.
@@ -158,7 +158,7 @@ class Emitter:
             if best is not None:
                 self._free.remove(best)
                 return best
-            block = HostBlock(torch.empty(count))
+            block = HostBlock(torch.empty(count, dtype=torch.float32))
             self.pool_bytes += count * 4
         self._by_address[block.flat.untyped_storage().data_ptr()] = block
         return block

@@ -91,7 +91,10 @@ _TERNARY: dict[str, Callable[[Tensor, Tensor, Tensor, float], Tensor]] = {
     "clamp": lambda a, b, c, v: torch.minimum(torch.maximum(a, b), c),
 }
 # What clamp takes for a bound that is not given.
-_BOUNDS = (torch.tensor(float("-inf")), torch.tensor(float("inf")))
+_BOUNDS = (
+    torch.tensor(float("-inf"), dtype=torch.float32),
+    torch.tensor(float("inf"), dtype=torch.float32),
+)
 
 
 def _operand(value: Any, others: list[Tensor]) -> Tensor:

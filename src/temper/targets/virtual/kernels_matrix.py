@@ -47,7 +47,7 @@ def masked(b: Emitter, name: str | None, x: Tensor, part: Part, *, alone: bool =
         order = sorted(range(x.dim()), key=x.stride, reverse=True)
         base = x.permute(order)  # the weight in its own memory order, whatever the view of it
         if base.is_contiguous():
-            held = torch.empty(base.shape)
+            held = torch.empty(base.shape, dtype=torch.float32)
             b.prepare(lambda: take_part(base, part, held))
             return held.permute([order.index(d) for d in range(x.dim())])
     held = b.contiguous(x)
@@ -79,7 +79,7 @@ def emit_products(
 def accumulate_bfloat16(pairs: list[tuple[Tensor, Tensor]], shape: torch.Size) -> Tensor:
     """Sum over K in 16-deep float32 steps, Dest rounded to bfloat16 after each of them."""
     depth = pairs[0][0].shape[-1]
-    dest = torch.zeros(shape)
+    dest = torch.zeros(shape, dtype=torch.float32)
     for start in range(0, depth, _DEST_STEP):
         stop = min(start + _DEST_STEP, depth)
         for left, right in pairs:
@@ -157,7 +157,7 @@ def _column_major(b: Emitter, weight: Tensor) -> Tensor:
     """The same matrix with its columns contiguous in memory, copied once per version."""
     if weight.dim() != 2 or not weight.is_contiguous():
         return weight
-    held = torch.empty(weight.shape[1], weight.shape[0])
+    held = torch.empty(weight.shape[1], weight.shape[0], dtype=torch.float32)
     b.prepare(lambda: held.copy_(weight.t()))
     return held.t()
 
@@ -245,7 +245,7 @@ def sdpa(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     scale = op.attr("scale") if op.attr("scale") is not None else depth**-0.5
     rounded = b.exact_accumulation and not op.attr("fp32_acc")
     if op.attr("causal"):
-        mask = torch.full((queries, keys), float("-inf")).triu_(1)
+        mask = torch.full((queries, keys), float("-inf"), dtype=torch.float32).triu_(1)
     scores = b.empty((batch, heads, queries, keys))
     pairs = [
         (

@@ -156,7 +156,7 @@ def _prepacked(
     otherwise oneDNN reorders it at every call, a fifth of the time of ResNet's last layers."""
     stride, dilation, groups = op.attr("stride"), op.attr("dilation"), op.attr("groups")
     if w.numel() < _PREPACK_ELEMENTS or not torch._C._has_mkldnn:
-        held = torch.empty(w.shape, memory_format=torch.channels_last)
+        held = torch.empty(w.shape, dtype=torch.float32, memory_format=torch.channels_last)
         b.prepare(lambda: held.copy_(w))
         return lambda: torch.conv2d(
             x if explicit is None else F.pad(x, explicit), held, None, stride, padding, dilation,
