@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from temper import chips
 from temper.compiler.pipeline import compile_model
 from temper.cost import estimate
+from temper.errors import OutOfMemoryError
 from temper.placement.batch_parts import cut_batch
 from temper.placement.place import place_with_report
 from temper.program import verify
@@ -163,3 +164,20 @@ def test_what_does_not_fit_is_named_with_its_cost():
         assert worst.short_ns == max(value.short_ns for value in report.values)
         assert worst.name in report.headline
     assert report.headline
+
+
+def test_a_plan_that_the_allocator_refuses_is_made_anew_with_room_to_spare(monkeypatch):
+    torch.manual_seed(0)
+    whole, _ = _unplaced(_Cnn(), _image(8, 64))
+    walked = []
+
+    def check(program, *rest):
+        walked.append(program)
+        if len(walked) == 1:
+            raise OutOfMemoryError("stem does not fit in SRAM.")
+
+    monkeypatch.setattr("temper.placement.place._check", check)
+    _, report = place_with_report(whole, chips.get("n150"), 2, {"enable_trace": True})
+    assert len(walked) == 3  # refused, planned anew, walked once more at the end
+    assert not report.fallback
+    assert report.in_sram

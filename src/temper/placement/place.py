@@ -32,6 +32,8 @@ from temper.program.trace_size import region_for, trace_bytes
 
 # How often the plan is made anew after a spill showed a better start.
 _ROUNDS = 3
+# Shares of the cap that are tried until the walk through the program fits.
+_SHARES = (1.0, 0.92, 0.8)
 
 
 def place(
@@ -71,21 +73,17 @@ def place_with_report(
     flat = _planned(sliced, meter, chip, level, sram=False, cap=1.0, l1_small=l1_small)
     chosen, fallback = flat, ""
     if sram:
-        try:
-            chosen = _with_sram(sliced, meter, chip, level, cap, l1_small)
-            banked = shard_weights(sliced, meter) if settings.get("enable_dram_shards") else sliced
-            if banked.ops != sliced.ops:
-                other = _with_sram(banked, meter, chip, level, cap, l1_small)
-                chosen = min((other, chosen), key=lambda plan: plan.time_ns)
-            if sliced is not whole or chosen.short_of_room:
-                chosen = in_parts(
-                    whole, chosen,
-                    lambda p: _with_sram(slice_windows(p, chip), meter, chip, level, cap, l1_small),
-                    meter,
-                )  # fmt: skip
-            _check(chosen.program, chip, level, trace, l1_small)
-        except OutOfMemoryError as stop:
-            chosen, fallback = flat, f"everything in DRAM: {str(stop).splitlines()[0]}"
+        banks = bool(settings.get("enable_dram_shards"))
+        for share in _SHARES:
+            try:
+                chosen = _searched(whole, sliced, meter, chip, level, cap * share, l1_small, banks)
+                _check(chosen.program, chip, level, trace, l1_small)
+                fallback = ""
+                break
+            except OutOfMemoryError as stop:
+                # The allocator disagrees somewhere: with more room to spare it may not.
+                fallback = fallback or f"everything in DRAM: {str(stop).splitlines()[0]}"
+                chosen = flat
         if chosen is not flat and chosen.time_ns >= flat.time_ns:
             fallback = "SRAM does not pay: no slower with everything in DRAM (modelled)"
             chosen = flat
@@ -110,6 +108,30 @@ def place_with_report(
 _MOVES = frozenset(
     {"InterleavedToSharded", "ShardedToInterleaved", "Reshard", "Halo", "Move", "Copy"}
 )
+
+
+def _searched(
+    whole: Program,
+    sliced: Program,
+    meter: Meter,
+    chip: Chip,
+    level: int,
+    cap: float,
+    l1_small: int,
+    banks: bool,
+) -> Plan:
+    """The fastest plan with tensors in SRAM: weights over the banks, parts of the batch."""
+    chosen = _with_sram(sliced, meter, chip, level, cap, l1_small)
+    banked = shard_weights(sliced, meter) if banks else sliced
+    if banked.ops != sliced.ops:
+        other = _with_sram(banked, meter, chip, level, cap, l1_small)
+        chosen = min((other, chosen), key=lambda plan: plan.time_ns)
+    if sliced is whole and not chosen.short_of_room:
+        return chosen
+    return in_parts(
+        whole, chosen,
+        lambda p: _with_sram(slice_windows(p, chip), meter, chip, level, cap, l1_small), meter,
+    )  # fmt: skip
 
 
 def _planned(
