@@ -55,8 +55,8 @@ class Timer:
 def costing() -> bool:
     """Settings of BERT-base costed a second, none run."""
     engine = Engine(MODELS["bert"], "n150", floors(FLOOR))
-    for level in (1, 2):
-        engine.built(level, None)
+    for level, traced in product((1, 2), (True, False)):
+        engine.built(level, None, traced)
     count = 0
     with Timer() as timer:
         for parts in product((1, 2), (True, False), FIDELITIES, ACCUMULATIONS, FORMATS):

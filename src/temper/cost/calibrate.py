@@ -25,7 +25,7 @@ from temper.files import write_text
 
 Trees = dict[str, fit.Tree]  # arch -> tree
 # How far sources of many rows are kept from outvoting the others: 0 not at all, 1 wholly.
-SOURCE_SHARE = 0.3
+SOURCE_SHARE = 0.1
 
 
 @dataclass(frozen=True)

@@ -152,15 +152,20 @@ def move(work: Work) -> Physics:
     base = moved(work, "move", work.y)
     if kind_of_memory(work.y) != "sharded":
         return base
-    # A shard is copied inside its own SRAM, in one piece.
-    overlap = {"noc_local": base.overlap["noc"] / 2}
+    # A shard is copied inside its own SRAM, in one piece, at the width of the core's link.
+    overlap = {"noc_local": work.y.size_bytes / base.cores / work.link_gbps}
     serial = {"launch": work.chip.launch_floor_ns / 2}
     return Physics("move", ("sharded",), base.cores, serial, overlap, base.size)
 
 
 def concat(work: Work) -> Physics:
     """Several tensors written behind one another."""
-    return moved(work, "concat", work.y)
+    base = moved(work, "concat", work.y)
+    if kind_of_memory(work.x) != "sharded" or kind_of_memory(work.y) != "sharded":
+        return base
+    # Shards are put together inside their SRAM, as they are moved there.
+    local = base.overlap["noc"] * CORE_GBPS[work.chip.arch] / work.link_gbps
+    return replace(base, overlap={**base.overlap, "noc": local})
 
 
 def pad(work: Work) -> Physics:

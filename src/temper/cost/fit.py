@@ -28,7 +28,7 @@ ARCHES = tuple(reversed(ARCHITECTURES))
 NOISE = 0.12
 # How far (log) a factor may lie: the root from nominal, kernels from the root, finer ones from
 # their parent. The root stays near the physics, because kernels without rows take its factors.
-PULL_ROOT, PULL_FIRST, PULL_CHILD = 0.4, 0.8, 0.4
+PULL_ROOT, PULL_FIRST, PULL_CHILD = 0.4, 0.8, 0.45
 # The same for the next arch from the one before: its root, and its kernels.
 PULL_ROOT_ARCH, PULL_ARCH = 0.35, 0.7
 MIN_ROWS = 6

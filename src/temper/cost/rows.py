@@ -150,7 +150,7 @@ def convert_row(row: Mapping[str, Any], number: int = 0) -> Row:
 
 
 # Elementwise rows on shards of an unknown grid: their time says little about a core's work.
-UNKNOWN_GRID = 0.2
+UNKNOWN_GRID = 0.05
 _ELEMENTWISE = frozenset({"unary", "binary", "ternary", "typecast", "copy"})
 
 

@@ -102,6 +102,11 @@ class Work:
         issue = ISSUE_NS[arch] if spec.memory.buffer == "dram" else ISSUE_SRAM_NS[arch]
         return max(issue, size / CORE_GBPS[arch])
 
+    @property
+    def link_gbps(self) -> float:
+        """What a core's link to the network carries."""
+        return self.chip.noc_bytes_per_cycle * self.chip.clock_ghz
+
     def dram_ns(self, size_bytes: float) -> float:
         """Time of the whole chip to stream bytes through DRAM."""
         # The board of a row may have other cores than the chip; its DRAM is the same.
