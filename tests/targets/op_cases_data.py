@@ -107,6 +107,7 @@ DATA: list[Case] = [
             "Halo",
             "Move",
             "FillPad",
+            "ScaleMask",
             "Tilize",
             "Untilize",
             "InterleavedToSharded",
