@@ -18,6 +18,7 @@ from temper.run.table import OpTable
 # before it in less than 1 µs.
 _HOST_GAP_NS = 6_500.0
 _BASIS = "from the columns"
+_ON_THE_WAY = ("FoldImage (torch)", "Reshape (torch)")
 
 
 def advise_table(table: OpTable, judged: Sequence[Judged] = ()) -> list[Advice]:
@@ -105,7 +106,9 @@ def _fidelity(table: OpTable, total: float, chip: Chip) -> list[Advice]:
 
 
 def _host(table: OpTable, total: float) -> list[Advice]:
-    host = table.is_host
+    # What the host does on the way up to the chip is there because it is faster.
+    code = table.text("code")
+    host = table.is_host & ~code.where([name.startswith(_ON_THE_WAY) for name in code.values])
     if not host.any():
         return []
     gain = _sum(table.number("host_ns")[host])
