@@ -14,8 +14,11 @@ from click.testing import CliRunner
 from transformers import LlamaConfig
 
 from temper.cli.bench import command
+from temper.errors import TemperError, UsageError
 from temper.frontdoor.language.unwritten import unwritten
+from temper.tuning import language_tune
 from temper.tuning.language import LanguageCosts
+from temper.tuning.language_accuracy import LanguageFloor, LanguageSample
 
 EIGHT_B = {
     "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
@@ -87,3 +90,47 @@ def test_weights_that_nobody_writes_leave_a_process_that_can_be_forked() -> None
     assert os.waitpid(child, 0)[1] == 0
     del weights
     assert size_gb() < before + 1
+
+
+@pytest.fixture(scope="module")
+def small_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("small")
+    small = {**EIGHT_B, "vocab_size": 256, "hidden_size": 64, "intermediate_size": 128,
+             "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
+             "max_position_embeddings": 128, "initializer_range": 0.15}  # fmt: skip
+    LlamaConfig(**small).save_pretrained(path)
+    return str(path)
+
+
+def test_coarser_formats_cost_perplexity_and_agreement(small_folder: str) -> None:
+    sample = LanguageSample(small_folder)
+    plain, coarse = (sample.judge({"experimental_weight_dtype": fmt}) for fmt in ("", "bfp_bf4"))
+    assert plain.tokens == 8 * 16
+    assert abs(plain.perplexity_ratio - 1) < 0.03
+    assert plain.pcc > 0.999
+    assert plain.top1 == pytest.approx(sample.eager.top1, abs=0.05)
+    assert coarse.perplexity_ratio > plain.perplexity_ratio
+    assert coarse.top1 < plain.top1
+
+
+def test_tune_takes_the_fastest_setting_that_keeps_the_floor(
+    small_folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = {k: language_tune._WEIGHTS[k] for k in ("weights in bfp4", "weights in bfloat16")}
+    monkeypatch.setattr(language_tune, "_WEIGHTS", weights)
+    monkeypatch.setattr(language_tune, "_CACHES", {"cache in bfloat16": {}})
+    monkeypatch.setattr(language_tune, "_SHARDS", {"weights interleaved": {}})
+    tuned = language_tune.tune_language(small_folder, {}, 4, 32, LanguageFloor(1.05, 0.9, 0.99))
+    assert tuned.best.name.startswith("weights in bfloat16")
+    refused = [trial for trial in tuned.trials if not trial.kept]
+    assert [trial.name.split(",")[0] for trial in refused] == ["weights in bfp4"]
+    assert refused[0].times.step_ns.value <= tuned.best.times.step_ns.value
+    monkeypatch.setattr(language_tune, "_WEIGHTS", {"weights in bfp4": weights["weights in bfp4"]})
+    monkeypatch.setattr(LanguageSample, "judge", lambda self, options: refused[0].accuracy)
+    with pytest.raises(TemperError, match="no setting keeps"):
+        language_tune.tune_language(small_folder, {}, 4, 32, LanguageFloor(1.05, 0.9, 0.99))
+
+
+def test_the_accuracy_of_a_large_model_is_refused_before_it_is_made(folder: str) -> None:
+    with pytest.raises(UsageError, match=r"8\.0 billion parameters"):
+        LanguageSample(folder)

@@ -73,7 +73,7 @@ def command(
 ) -> None:
     """Explain MODEL (file.py:callable) rung by rung: float32 level 0 up to block formats."""
     if llm is not None:
-        explain_language(llm, {"chip": chip}, users, context, as_json)
+        explain_language(llm, {"chip": chip}, users, context, accuracy, as_json)
         return
     if not model:
         raise UsageError("temper explain needs a model", try_=["model.py:make", "--llm FOLDER"])

@@ -1,4 +1,4 @@
-"""``--llm`` of bench, fit and explain: first token, tokens per second, what fits, what pays."""
+"""``--llm`` of bench, fit, explain and tune: tokens per second, what fits, what pays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from temper.errors import UsageError
 from temper.units import bytes_text, time_text
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from temper.tuning.language import Band
+    from temper.tuning.language_accuracy import LanguageAccuracy, LanguageFloor
 
 # What a decode step is run with unless somebody says otherwise.
 DEFAULTS = {
@@ -123,15 +126,28 @@ def fit_language(model: str, options: dict[str, Any], users: str, as_json: bool)
 
 
 def explain_language(
-    model: str, options: dict[str, Any], users: int, context: int, as_json: bool
+    model: str,
+    options: dict[str, Any],
+    users: int,
+    context: int,
+    accuracy: bool,
+    as_json: bool,
 ) -> None:
-    """Prints the ladder of a decode step: what each choice brings."""
+    """Prints the ladder of a decode step: what each choice brings and costs in accuracy."""
+    from temper.tuning.language_accuracy import LanguageSample
     from temper.tuning.language_ladder import ladder
 
     with console(stderr=True).status("compiling") as status:
-        rungs = ladder(model, options, users, context, progress=status.update)
+        sample, why = None, "not asked for"
+        if accuracy:
+            try:
+                sample = LanguageSample(model)
+            except UsageError as error:
+                why = str(error).splitlines()[0]
+        rungs = ladder(model, options, users, context, status.update, sample)
     if as_json:
-        emit_json({"model": model, "users": users, "context": context, "rungs": rungs})
+        emit_json({"model": model, "users": users, "context": context, "rungs": rungs,
+                   "eager_bfloat16": sample.eager if sample else None})  # fmt: skip
         return
     rows = [
         (
@@ -140,13 +156,69 @@ def explain_language(
             _banded(rung.times.tokens_per_user),
             f"{rung.gain:.2f}x" if rung.gain else "",
             f"{rung.times.roofline_share:.0%}",
+            rung.accuracy.text if rung.accuracy else "",
         )
         for rung in rungs
     ]
-    columns = ("rung", "step", "tokens/s per user", "gain", "of DRAM roofline")
+    columns = ("rung", "step", "tokens/s per user", "gain", "of DRAM roofline",
+               "perplexity, top-1")  # fmt: skip
     where = f"{rungs[0].times.chip}, {users} users, context {context}"
-    title = f"decode of {model} on {where}, modelled"
-    console().print(table(title, columns, rows, right=columns[1:]))
+    out = console()
+    out.print(table(f"decode of {model} on {where}, modelled", columns, rows, right=columns[1:]))
+    _tell_accuracy(out, sample.eager if sample else None, why)
+
+
+def tune_language_command(
+    model: str,
+    options: dict[str, Any],
+    users: int,
+    context: int,
+    floor: LanguageFloor,
+    as_json: bool,
+) -> None:
+    """Prints the fastest setting that keeps the floor, and those that were faster and do not."""
+    from temper.tuning.language_tune import tune_language
+
+    with console(stderr=True).status("loading") as status:
+        tuned = tune_language(model, options, users, context, floor, status.update)
+    if as_json:
+        emit_json({"model": model, "users": users, "context": context, "tuned": tuned})
+        return
+    rows = [
+        (
+            trial.name,
+            time_text(trial.times.step_ns.value),
+            _banded(trial.times.tokens_per_user),
+            trial.accuracy.text if trial.accuracy else "not run",
+            "best"
+            if trial is tuned.best
+            else ""
+            if trial.kept or trial.accuracy is None
+            else "below the floor",
+        )
+        for trial in tuned.trials
+    ]
+    columns = ("setting", "step", "tokens/s per user", "perplexity, top-1", "")
+    where = f"{tuned.best.times.chip}, {users} users, context {context}"
+    out = console()
+    out.print(table(f"decode of {model} on {where}", columns, rows, right=columns[1:3]))
+    pairs = ", ".join(f"{k!r}: {v!r}" for k, v in tuned.best.options.items())
+    out.print(f"floor: {floor.text}")
+    out.print(f'torch.compile(model, backend="tt", options={{{pairs}}})', markup=False)
+    _tell_accuracy(out, tuned.eager, "")
+
+
+def _tell_accuracy(out: Console, eager: LanguageAccuracy | None, why: str) -> None:
+    if eager is None:
+        out.print(f"times: modelled; accuracy: {why}", style="dim", markup=False)
+        return
+    out.print(
+        f"times: modelled; accuracy: measured on {eager.tokens} tokens of the model's own text "
+        "against float32, sums as on the chip: perplexity over float32's, and the share of places "
+        f"with the same likeliest token. Eager bfloat16 has {eager.text}",
+        style="dim",
+        markup=False,
+    )
 
 
 def _banded(band: Band) -> str:

@@ -22,9 +22,20 @@ from temper.options import unless_set
     epilog="Examples: 'temper tune model.py:make', "
     "'temper tune model.py:make --min-pcc 0.999 --objective latency', "
     "'temper tune model.py:make --metric score.py:accuracy --min-metric 0.95', "
-    "'temper tune --batch model.py:make --picture curve.png'"
+    "'temper tune --batch model.py:make --picture curve.png', "
+    "'temper tune --llm ./smollm-135m --max-perplexity 1.02 --min-top1 0.95'"
 )
-@click.argument("model")
+@click.argument("model", required=False)
+@click.option("--llm", metavar="MODEL", help="The decode step of a language model instead.")
+@click.option("--users", default=32, show_default=True, type=Whole(1), help="With --llm.")
+@click.option("--context", default=1024, show_default=True, type=Whole(1), help="With --llm.")
+@click.option(
+    "--max-perplexity",
+    default=1.05,
+    show_default=True,
+    type=Number(1),
+    help="Most perplexity over that of float32, with --llm.",
+)
 @click.option("--chip", default=kept_chip, show_default="n150", help="Board to tune for.")
 @click.option("--batch", "sweep", is_flag=True, help="Sweep the batch only.")
 @click.option(
@@ -90,7 +101,11 @@ from temper.options import unless_set
 )
 @json_option
 def command(
-    model: str,
+    model: str | None,
+    llm: str | None,
+    users: int,
+    context: int,
+    max_perplexity: float,
     chip: str,
     sweep: bool,
     dtype: str,
@@ -110,6 +125,15 @@ def command(
         if path is not None:
             check_writable(path.parent)
     options: dict[str, Any] = named_values("-O", pairs)
+    if llm is not None:
+        from temper.cli.language import tune_language_command
+        from temper.tuning.language_accuracy import LanguageFloor
+
+        floor = LanguageFloor(max_perplexity, rest["min_top1"] or 0.0, rest["min_pcc"])
+        tune_language_command(llm, {**options, "chip": board}, users, context, floor, as_json)
+        return
+    if not model:
+        raise UsageError("temper tune needs a model", try_=["model.py:make", "--llm FOLDER"])
     if sweep:
         preferred = unless_set({"optimization_level": 2, "enable_trace": True})
         whole = {**preferred, **options, "chip": board}

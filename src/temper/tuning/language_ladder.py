@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from temper.tuning.language import LanguageCosts, LanguageTimes
+from temper.tuning.language_accuracy import LanguageAccuracy, LanguageSample
 
 # Projections of a gated layer that bear four bits best (EXPERT 4.3), by names in use.
 FOUR_BITS = {"default": "bfp_bf8", "*gate_proj*": "bfp_bf4", "*up_proj*": "bfp_bf4"}
@@ -25,15 +26,20 @@ RUNGS: tuple[tuple[str, dict[str, Any]], ...] = (
                                          "weight_dtype_overrides": FOUR_BITS}),
 )  # fmt: skip
 
+# Options that change where and when, and no number.
+_SAME_NUMBERS = {"enable_trace", "enable_dram_shards"}
+
 
 @dataclass(frozen=True)
 class LanguageRung:
-    """One rung: its options so far, the times, and how many times faster than the one before."""
+    """One rung: its options so far, the times, how many times faster than the one before, and its
+    accuracy where that was measured."""
 
     name: str
     options: Mapping[str, Any]
     times: LanguageTimes
     gain: float
+    accuracy: LanguageAccuracy | None = None
 
 
 def ladder(
@@ -42,8 +48,12 @@ def ladder(
     users: int,
     context: int,
     progress: Callable[[str], None] = lambda _: None,
+    sample: LanguageSample | None = None,
 ) -> list[LanguageRung]:
-    """Every rung, from what a first call gives to what an expert would run; all modelled."""
+    """Every rung, from what a first call gives to what an expert would run.
+
+    Times are modelled; accuracy is measured on ``sample``, where one is given.
+    """
     fixed = {k: v for k, v in options.items() if k != "optimization_level"}
     chosen: dict[str, Any] = {}
     found: list[LanguageRung] = []
@@ -52,5 +62,10 @@ def ladder(
         progress(name)
         times = LanguageCosts(model, {**chosen, **fixed}).times(users, context)
         before = found[-1].times.step_ns.value if found else 0.0
-        found.append(LanguageRung(name, dict(chosen), times, before / times.step_ns.value))
+        accuracy = found[-1].accuracy if found else None
+        if sample is not None and (not found or set(more) - _SAME_NUMBERS):
+            progress(f"{name}: accuracy")
+            accuracy = sample.judge({**chosen, **fixed})
+        gain = before / times.step_ns.value
+        found.append(LanguageRung(name, dict(chosen), times, gain, accuracy))
     return found
