@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from temper import chips
+from temper.cli.language import tune_language_command
 from temper.cli.model import option_pairs
 from temper.cli.output import console, emit_json, json_option, table
 from temper.cli.progress import terminable
@@ -126,7 +127,6 @@ def command(
             check_writable(path.parent)
     options: dict[str, Any] = named_values("-O", pairs)
     if llm is not None:
-        from temper.cli.language import tune_language_command
         from temper.tuning.language_accuracy import LanguageFloor
 
         floor = LanguageFloor(max_perplexity, rest["min_top1"] or 0.0, rest["min_pcc"])

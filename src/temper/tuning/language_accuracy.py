@@ -39,6 +39,7 @@ class LanguageAccuracy:
 
     @property
     def text(self) -> str:
+        """Perplexity and agreement, as a cell of a table."""
         return f"×{self.perplexity_ratio:.3f}, {self.top1:.0%}"
 
 
@@ -51,6 +52,7 @@ class LanguageFloor:
     pcc: float = 0.99
 
     def met(self, found: LanguageAccuracy) -> bool:
+        """Whether all three are kept."""
         return (
             found.perplexity_ratio <= self.perplexity_ratio
             and found.top1 >= self.top1
@@ -59,6 +61,7 @@ class LanguageFloor:
 
     @property
     def text(self) -> str:
+        """The floor in words."""
         least = f" and top-1 at least {self.top1:g}" if self.top1 else ""
         return f"perplexity at most ×{self.perplexity_ratio:g}, pcc at least {self.pcc:g}{least}"
 

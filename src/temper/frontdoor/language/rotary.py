@@ -139,6 +139,7 @@ class Turns:
     sin: torch.Tensor
 
     def to(self, *_: Any) -> Turns:
+        """As models ask for it: nothing moves."""
         return self
 
 
