@@ -109,3 +109,16 @@ def test_subblocks_divide_the_block_and_fit_dest(fp32_acc):
 def test_configs_survive_their_attributes():
     got = config((256, 512), (512, 1024))
     assert MatmulConfig.from_attrs(got.to_attrs()) == got
+
+
+def test_shards_are_written_in_blocks_of_whole_rows_or_row_by_row() -> None:
+    # ttnn 0.81.1 on a mocked n150: "out_block_w must equal per_core_N or out_block_h must be 1".
+    chip = get("n150")
+    memory = Memory("sram", "height", (8, 7), (128, 1024))
+    x = TensorSpec((1, 1, 6272, 1024), "bfloat8_b", "tile", memory)
+    weight = TensorSpec((1, 1, 1024, 512), "bfloat8_b")
+    for free in (200_000, 400_000, 800_000):
+        out = TensorSpec((1, 1, 6272, 512), "bfloat8_b", "tile",
+                         Memory("sram", "height", (8, 7), (128, 512)))  # fmt: skip
+        found = choose(1, 6272, 1024, 512, x, weight, out, chip, sram_free_bytes=free)
+        assert found.out_block_w == found.per_core_n or found.out_block_h == 1

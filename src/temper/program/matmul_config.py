@@ -331,6 +331,7 @@ def _from_shard(p: _Problem, in0: TensorSpec, out: TensorSpec) -> MatmulConfig:
         block_w = math.gcd(shard_w, p.kt) if grid[0] * shard_w == p.kt else 1
         cores = ceil_div(mt, per_m) * ceil_div(p.nt, per_n)
     out_h, out_w, _ = _shrink(p, per_m, per_n, block_w, shrink_k=False)
+    out_h = 1 if out.memory.sharded and out_w != per_n else out_h  # whole rows, or row by row
     sub_h, sub_w = subblock(out_h, out_w, p.fp32_acc, one_row=out.memory.sharded)
     one_d = memory.sharding != "block"
     return MatmulConfig(
