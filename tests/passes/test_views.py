@@ -224,7 +224,8 @@ def test_a_sequence_in_front_of_its_batch_is_turned_at_the_door_alone() -> None:
     expected = model(x)
     built = build(model, x)
     assert kinds(built)["CreateQkvHeads"] == kinds(built)["ConcatHeads"] == 2
-    assert moved(built) == ["Transpose", "Transpose"]
+    assert len(moved(built)) == 2
+    assert set(moved(built)) <= {"Transpose", "Permute"}  # whichever is modelled as faster
     assert pcc(expected, run(built, x).float()) > 0.999
 
 
@@ -304,6 +305,6 @@ def test_the_moving_share_counts_time_and_not_ops() -> None:
     cost = estimate(built.program, traced=True)
     time = {op.kind: one.kernel_ns + one.gap_ns
             for op, one in zip(built.program.ops, cost.ops, strict=True)}  # fmt: skip
-    assert moving_share([(built.program, cost)]) == pytest.approx(
-        time["Transpose"] / sum(time.values())
-    )
+    turned = time.get("Transpose", 0.0) + time.get("Permute", 0.0)
+    assert 0 < turned < sum(time.values())
+    assert moving_share([(built.program, cost)]) == pytest.approx(turned / sum(time.values()))
