@@ -176,7 +176,10 @@ def test_a_mesh_of_the_one_chip_splits_nothing() -> None:
         ({"enable_optimizer": True, "enable_sharding": True}, {"optimization_level": 2}),
         ({"enable_optimizer": "false", "enable_l1_interleaved": True}, {}),
         ({"enable_optimizer": True, "optimization_level": 0}, {"optimization_level": 0}),
-        ({"backend": "codegen_py", "export_path": "model"}, {"export_path": "model"}),
+        (
+            {"backend": "codegen_py", "export_path": "model"},
+            {"backend": "codegen_py", "export_path": "model"},
+        ),
         (
             {"enable_fusing_conv2d_with_multiply_pattern": True},
             {"experimental_enable_fusing_conv2d_with_multiply_pattern": True},

@@ -373,6 +373,6 @@ def test_json_has_the_fields_that_the_manual_promises(tmp_path: Path) -> None:
 
 
 def test_a_note_says_what_would_be_expected(tmp_path: Path) -> None:
-    shown = invoke(doctor, "--root", str(write(host(), tmp_path))).output
+    shown = " ".join(invoke(doctor, "--root", str(write(host(), tmp_path))).output.split())
     assert "0 pages of 1 GiB reserved" in shown
     assert "once a card is in: 1 for Grayskull, 4 for Wormhole, 4 for Blackhole" in shown

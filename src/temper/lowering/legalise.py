@@ -292,9 +292,10 @@ class _Legaliser:
         return self._as_rows(op)
 
     def _repeat(self, op: Op) -> list[Op] | None:
-        """Rows or columns that end inside a tile are repeated as rows."""
+        """Rows or columns that end inside a tile are repeated as rows; so is everything of more
+        than four dimensions that ends inside one."""
         spec = self.values[op.inputs[0]]
-        inner = any(int(times) > 1 for times in op.attr("repeats")[-2:])
+        inner = len(spec.shape) > 4 or any(int(times) > 1 for times in op.attr("repeats")[-2:])
         if spec.layout != "tile" or not inner or not _ragged(spec) or not _can_be_rows(spec):
             return None
         return self._as_rows(op)

@@ -5,6 +5,7 @@ Both were read off ttnn 0.81.1's allocator on a mocked device.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from temper.chips import Chip
@@ -18,8 +19,18 @@ _TILES_SEEN = 64
 
 
 def dense_weights(program: Program) -> dict[str, TensorSpec]:
-    """Prepared weights of grouped convolutions: ttnn spreads them to dense matrices."""
+    """Prepared weights as ttnn stores them: those of groups spread to dense matrices, and whole
+    tiles of channels where the image's shards divide the channels."""
     found = {}
+    for op in program.ops:
+        if op.kind != "Conv2d" or op.attr("groups") != 1:
+            continue
+        spec = program.spec(op.inputs[1])
+        channels, positions = op.attr("in_channels"), math.prod(op.attr("kernel"))
+        divided = program.spec(op.inputs[0]).memory.sharding in ("block", "width")
+        if divided and channels % TILE and spec.shape[-2] == positions * channels:
+            shape = (*spec.shape[:-2], positions * round_up(channels, TILE), spec.shape[-1])
+            found[op.inputs[1]] = replace(spec, shape=shape)
     for op in (*program.const_ops, *program.ops):
         groups = op.attr("groups") if op.kind == "PrepareConvWeight" else 1
         if groups > 1:
