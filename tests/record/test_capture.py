@@ -95,7 +95,8 @@ def test_a_stopped_profiler_leaves_nothing_running_and_a_profile(
     time.sleep(0.3)
     process.send_signal(number)
     process.communicate(timeout=60)
-    assert process.returncode in (128 + number, 1)
+    # On a busy machine an interrupt that the child ignores is followed by a request to end.
+    assert process.returncode in (128 + number, 128 + signal.SIGTERM, 1)
     assert not psutil.pid_exists(stubborn) or psutil.Process(stubborn).status() == "zombie"
     assert read_run(tmp_path / "run").op_count == 16
 
