@@ -65,6 +65,16 @@ class Buffers:
             for plan, chain in zip(plans, self.chain, strict=True)
         ]
 
+    def first(self, rows: int) -> Buffers:
+        """A copy of the first rows, no larger than they are."""
+        made = Buffers((), 0)
+        made.chain = [column[:rows].copy() for column in self.chain]
+        made.out = [
+            own if out is column else out[:rows].copy()
+            for own, column, out in zip(made.chain, self.chain, self.out, strict=True)
+        ]
+        return made
+
 
 @dataclass
 class Cursor:
@@ -102,6 +112,16 @@ class ChainExecutor:
     def release(self, buffers: Buffers) -> None:
         """Gives buffers back for the next part."""
         self._spare.append(buffers)
+
+    def kept(self, part: RowsPart, buffers: Buffers) -> Any:
+        """The batch of a part for a caller who keeps it: a short one does not hold buffers that
+        are made for a whole part, which serve the next."""
+        rows = part.batch.num_rows
+        if rows * 2 >= self.capacity:
+            return part.batch
+        batch = self._batch(buffers.first(rows), rows)
+        self.release(buffers)
+        return batch
 
     def parts(
         self, sources: Sequence[Input], start: Position | None = None

@@ -259,10 +259,10 @@ class Pipeline:
         if grow:
             self.vocabularies = {}
         executor = self._executor(grow=grow)
-        for part, _ in executor.parts(sources):
+        for part, buffers in executor.parts(sources):
             self.counters = part.counters
             if part.batch.num_rows or part.counters.rows == 0:
-                yield part.batch
+                yield executor.kept(part, buffers)
         if grow:
             self._collect(executor)
 
