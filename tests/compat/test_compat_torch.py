@@ -277,7 +277,8 @@ def test_the_codegen_backend_writes_a_script_or_says_that_it_cannot(
             model.compile(backend="tt")
             with torch.no_grad():
                 model(x)
-            assert [p.suffix for p in (tmp_path / "out").glob("*_g0.py")] == [".py"]
+            # Graphs are numbered over the process.
+            assert [p.suffix for p in (tmp_path / "out").glob("*_g*.py")] == [".py"]
         else:
             with torch.no_grad(), pytest.raises(UsageError, match="runs op by op"):
                 model(x)
