@@ -40,6 +40,10 @@ def lower_by_index(z: torch.Tensor) -> torch.Tensor:
     return z[:, LOWER[0], LOWER[1]]
 
 
+def lower_from_the_end(z: torch.Tensor) -> torch.Tensor:
+    return z[:, LOWER[0] - FEATURES, LOWER[1] - FEATURES]
+
+
 def everything(z: torch.Tensor) -> torch.Tensor:
     return z.flatten(1)
 
@@ -74,7 +78,8 @@ def made(model: nn.Module, **options: Any) -> tuple[Built, tuple[torch.Tensor, t
 @pytest.mark.parametrize(
     ("stack", "choose", "width"),
     [(stacked, lower_by_place, 16), (viewed, lower_by_index, 32),
-     (dense_in_the_middle, lower_by_place, 16), (stacked, everything, 32)],
+     (dense_in_the_middle, lower_by_place, 16), (stacked, everything, 32),
+     (stacked, lower_from_the_end, 16)],
 )  # fmt: skip
 def test_pairs_of_features_are_one_lookup_and_weights(
     stack: Callable[..., Any], choose: Callable[..., Any], width: int
@@ -102,3 +107,27 @@ def test_an_id_beyond_its_own_table_is_an_error() -> None:
     ids[5, 1] = ROWS[1]  # a row of the next table in the joined one
     with pytest.raises(IndexError, match="out of range"):
         Executor(built.program, built.weights).run([dense, ids])
+
+
+class ChosenByTheCall(Recommender):
+    """The pairs that the layer reads come with every call."""
+
+    def forward(self, dense: torch.Tensor, ids: torch.Tensor, pairs: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+        x = torch.relu(self.bottom(dense))
+        t = self.stack(x, [table(ids[:, i]) for i, table in enumerate(self.tables)])
+        z = torch.bmm(t, t.transpose(1, 2))
+        return torch.relu(self.top(torch.cat((x, z[:, pairs[0], pairs[1]]), 1)))
+
+
+def test_pairs_that_a_call_chooses_are_not_put_into_the_weight() -> None:
+    model = ChosenByTheCall(stacked, lower_by_index, 16)
+    _, (dense, ids) = made(Recommender(stacked, lower_by_index, 16))
+    upper = LOWER.flip(0).contiguous()
+    example = (dense, ids, LOWER)
+    ready = model.eval().bfloat16()
+    built = compile_model(ready, example, options={"optimization_level": 1}).graphs[0]
+    executor = Executor(built.program, built.weights)
+    with torch.no_grad():
+        for pairs in (LOWER, upper.roll(3, 1)):
+            expected = ready.float()(dense.float(), ids, pairs)
+            assert pcc(expected, executor.run([dense, ids, pairs])[0].float()) > 0.999

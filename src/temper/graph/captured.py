@@ -54,6 +54,19 @@ class Captured:
         """Baked values by the name of their placeholder."""
         return {a.node: self.weights[a.path] for a in self.arguments if a.role == "constant"}
 
+    def is_fixed(self, node: fx.Node) -> bool:
+        """Whether a value hangs on weights and constants alone, not on what a call is given."""
+        fixed = {a.node for a in self.arguments if a.role in ("weight", "constant")}
+        waiting, seen = [node], set()
+        while waiting:
+            current = waiting.pop()
+            if current.op == "placeholder" and current.name not in fixed:
+                return False
+            if current not in seen:
+                seen.add(current)
+                waiting.extend(current.all_input_nodes)
+        return True
+
     def constant(self, value: torch.Tensor, name: str) -> fx.Node:
         """A new placeholder for a value that is known now."""
         with self.graph.inserting_before(next(iter(self.graph.nodes))):

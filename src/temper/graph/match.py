@@ -171,6 +171,15 @@ def inherit(new: Node, old: Node, val: Any) -> None:
     new.meta["val"] = val
 
 
+def add_call(graph: fx.Graph, target: Any, like: Node, *args: Any) -> Node:
+    """A new call where the graph inserts, of another node's origin; its value is what the target
+    makes of the arguments' values."""
+    made = graph.call_function(target, args)
+    values = fx.node.map_arg(args, lambda node: node.meta["val"])
+    inherit(made, like, target(*values))
+    return made
+
+
 def cast_back(graph: fx.Graph, new: Node, old: Node) -> Node:
     """A cast to the dtype that the old node had, if the new one differs."""
     wanted = old.meta["val"].dtype

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from temper.graph.match import inherit
+from temper.graph.match import add_call
 from temper.graph.node import Node, is_node
 from temper.program.index_map import IndexMap
 from temper.program.index_moves import Move, moves
@@ -138,7 +138,7 @@ def write(graph: fx.Graph, base: Node, steps: Sequence[Move], like: Node) -> Nod
             for dim, (begin, size) in enumerate(zip(step.values, step.shape, strict=True)):
                 if size != before[dim]:
                     args = (dim, begin, begin + size)
-                    node = _call(graph, aten.slice.Tensor, node, args, like)
+                    node = add_call(graph, aten.slice.Tensor, like, node, *args)
             continue
         target, values = {
             "reshape": (aten.reshape.default, step.shape),
@@ -146,11 +146,5 @@ def write(graph: fx.Graph, base: Node, steps: Sequence[Move], like: Node) -> Nod
             "flip": (aten.flip.default, step.values),
             "repeat": (aten.repeat.default, step.values),
         }[step.kind]
-        node = _call(graph, target, node, (list(values),), like)
+        node = add_call(graph, target, like, node, list(values))
     return node
-
-
-def _call(graph: fx.Graph, target: Any, source: Node, args: tuple[Any, ...], like: Node) -> Node:
-    made = graph.call_function(target, (source, *args))
-    inherit(made, like, target(source.meta["val"], *args))
-    return made

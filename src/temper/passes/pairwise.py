@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import fx
 
 from temper.graph.captured import Captured
 from temper.graph.fused import concat_heads, gather_rows, lookup_tables
-from temper.graph.match import inherit
+from temper.graph.match import add_call, inherit
 from temper.graph.node import Node, is_node
 from temper.options import Options
 from temper.program.tensor import TILE, round_up
@@ -52,7 +51,7 @@ def fuse_pairwise(captured: Captured, options: Options) -> int:
     """Every linear layer over products of pairs."""
     hits = 0
     for node in list(captured.graph.nodes):
-        found = _found(captured.graph, node)
+        found = _found(captured, node)
         if found is not None:
             _write(captured, found)
             hits += 1
@@ -63,13 +62,13 @@ def fuse_pairwise(captured: Captured, options: Options) -> int:
 # --- finding --------------------------------------------------------------------------------------
 
 
-def _found(graph: fx.Graph, layer: Node) -> Interaction | None:
+def _found(captured: Captured, layer: Node) -> Interaction | None:
     if layer.target is not aten.linear.default:
         return None
     source = layer.args[0]
     parts = _joined(source) if len(source.users) == 1 else None
     for place, part in enumerate(parts or [source]):
-        chosen, products = _chosen(graph, part)
+        chosen, products = _chosen(captured, part)
         features = _features(products) if products is not None else None
         if features is not None and _one_row(layer, parts or [source]):
             return Interaction(layer, parts or [source], place, chosen, *features)
@@ -90,23 +89,28 @@ def _joined(node: Node) -> list[Node] | None:
     )
 
 
-def _chosen(graph: fx.Graph, node: Node) -> tuple[Node | None, Node | None]:
+def _chosen(captured: Captured, node: Node) -> tuple[Node | None, Node | None]:
     """Places in a flat matrix, and the matrix (B, n, n); (None, None) if it is something else."""
     if len(node.users) != 1:
         return None, None
     if node.target is aten.index_select.default and int(node.args[1]) % 2 == 1:
         flat, places = node.args[0], node.args[2]
-        whole = _chosen(graph, flat)[1] if flat.target in _VIEWS else None
-        return (places, whole) if whole is not None else (None, None)
+        whole = _chosen(captured, flat)[1] if flat.target in _VIEWS else None
+        known = whole is not None and captured.is_fixed(places)
+        return (places, whole) if known else (None, None)
     if node.target is aten.index.Tensor:
         matrix, (first, *both) = node.args[0], node.args[1]
         shape = matrix.meta["val"].shape
         plain = first is None and len(both) == 2 and all(is_node(b) for b in both)
         if not plain or len(shape) != 3 or any(b.meta["val"].dim() != 1 for b in both):
             return None, None
-        with graph.inserting_before(node):
-            rows = _call(graph, aten.mul.Tensor, node, both[0], shape[2])
-            return _call(graph, aten.add.Tensor, node, rows, both[1]), matrix
+        if not all(map(captured.is_fixed, both)):
+            return None, None
+        graph = captured.graph
+        with graph.inserting_before(node):  # places may be counted from the end
+            row, column = (add_call(graph, aten.remainder.Scalar, node, b, shape[2]) for b in both)
+            rows = add_call(graph, aten.mul.Tensor, node, row, shape[2])
+            return add_call(graph, aten.add.Tensor, node, rows, column), matrix
     if node.target in _VIEWS:
         matrix = node.args[0]
         shape = matrix.meta["val"].shape
@@ -172,7 +176,7 @@ def _write(captured: Captured, found: Interaction) -> None:
     wide = round_up(width, TILE)
     with graph.inserting_before(layer):
         sizes = [int(t.meta["val"].shape[0]) for t in found.tables]
-        whole = _call(graph, aten.cat.default, layer, list(found.tables), 0)
+        whole = add_call(graph, aten.cat.default, layer, list(found.tables), 0)
         whole = _padded(graph, whole, layer, wide - width)  # and a row of zeros
         firsts = [sum(sizes[:i]) for i in range(len(sizes))]
         limits = [*firsts, *[sum(sizes)] * (TILE - len(sizes)), sum(sizes) + 1]
@@ -183,20 +187,20 @@ def _write(captured: Captured, found: Interaction) -> None:
         places[:, count - 1] = torch.arange(batch)
         spread = graph.call_function(gather_rows, (dense, captured.constant(places, "places")))
         inherit(spread, layer, looked.meta["val"])
-        stacked = _call(graph, aten.add.Tensor, layer, looked, spread)
-        turned = _call(graph, aten.transpose.int, layer, stacked, 1, 2)
-        products = _call(graph, aten.bmm.default, layer, stacked, turned)
-        apart = _call(graph, aten.permute.default, layer, products, [1, 0, 2])
-        apart = _call(graph, aten.unsqueeze.default, layer, apart, 0)
-        joined = _call(graph, concat_heads, layer, apart)
-        flat = _call(graph, aten.reshape.default, layer, joined, [batch, TILE * TILE])
+        stacked = add_call(graph, aten.add.Tensor, layer, looked, spread)
+        turned = add_call(graph, aten.transpose.int, layer, stacked, 1, 2)
+        products = add_call(graph, aten.bmm.default, layer, stacked, turned)
+        apart = add_call(graph, aten.permute.default, layer, products, [1, 0, 2])
+        apart = add_call(graph, aten.unsqueeze.default, layer, apart, 0)
+        joined = add_call(graph, concat_heads, layer, apart)
+        flat = add_call(graph, aten.reshape.default, layer, joined, [batch, TILE * TILE])
         first, last = _columns(found)
         weight = _part(graph, layer, first, last)
         _layer(
             graph,
             found,
             flat,
-            _call(graph, aten.matmul.default, layer, weight, _hot(captured, found)),
+            add_call(graph, aten.matmul.default, layer, weight, _hot(captured, found)),
         )
 
 
@@ -208,14 +212,14 @@ def _columns(found: Interaction) -> tuple[int, int]:
 
 
 def _part(graph: fx.Graph, layer: Node, first: int, last: int) -> Node:
-    return _call(graph, aten.slice.Tensor, layer, layer.args[1], 1, first, last)
+    return add_call(graph, aten.slice.Tensor, layer, layer.args[1], 1, first, last)
 
 
 def _layer(graph: fx.Graph, found: Interaction, flat: Node, weight: Node) -> None:
     """The layer as two, of the products and of all other parts: joining them would move both."""
     layer = found.layer
     bias = [a for a in layer.args[2:] if a is not None]
-    made = _call(graph, aten.linear.default, layer, flat, weight, *bias)
+    made = add_call(graph, aten.linear.default, layer, flat, weight, *bias)
     first, last = _columns(found)
     rest = [p for i, p in enumerate(found.parts) if i != found.place]
     if rest:
@@ -224,12 +228,12 @@ def _layer(graph: fx.Graph, found: Interaction, flat: Node, weight: Node) -> Non
         pieces = [_part(graph, layer, a, b) for a, b in spans]
         others = pieces[0]
         if len(pieces) > 1:
-            others = _call(graph, aten.cat.default, layer, pieces, 1)
+            others = add_call(graph, aten.cat.default, layer, pieces, 1)
         source = rest[0]
         if len(rest) > 1:
-            source = _call(graph, aten.cat.default, layer, rest, 1)
-        beside = _call(graph, aten.linear.default, layer, source, others)
-        made = _call(graph, aten.add.Tensor, layer, made, beside)
+            source = add_call(graph, aten.cat.default, layer, rest, 1)
+        beside = add_call(graph, aten.linear.default, layer, source, others)
+        made = add_call(graph, aten.add.Tensor, layer, made, beside)
     layer.replace_all_uses_with(made)
 
 
@@ -241,10 +245,10 @@ def _hot(captured: Captured, found: Interaction) -> Node:
     rows[found.dense_row] = count - 1
     where = captured.constant((rows[:, None] * TILE + rows).flatten(), "pairs")
     if found.chosen is not None:
-        where = _call(graph, aten.index_select.default, layer, where, 0, found.chosen)
-    column = _call(graph, aten.unsqueeze.default, layer, where, 1)
+        where = add_call(graph, aten.index_select.default, layer, where, 0, found.chosen)
+    column = add_call(graph, aten.unsqueeze.default, layer, where, 1)
     every = captured.constant(torch.arange(TILE * TILE)[None], "columns")
-    hot = _call(graph, aten.eq.Tensor, layer, column, every)
+    hot = add_call(graph, aten.eq.Tensor, layer, column, every)
     made = graph.call_function(aten.to.dtype, (hot, layer.meta["val"].dtype))
     inherit(made, layer, layer.meta["val"].new_empty(hot.meta["val"].shape))
     return made
@@ -252,12 +256,4 @@ def _hot(captured: Captured, found: Interaction) -> Node:
 
 def _padded(graph: fx.Graph, node: Node, like: Node, columns: int) -> Node:
     """Zeros behind the columns, and a row of them at the end."""
-    return _call(graph, aten.constant_pad_nd.default, like, node, [0, columns, 0, 1])
-
-
-def _call(graph: fx.Graph, target: Any, like: Node, *args: Any) -> Node:
-    made = graph.call_function(target, args)
-    values = [[p.meta["val"] for p in a] if isinstance(a, list) and a and is_node(a[0])
-              else a.meta["val"] if is_node(a) else a for a in args]  # fmt: skip
-    inherit(made, like, target(*values))
-    return made
+    return add_call(graph, aten.constant_pad_nd.default, like, node, [0, columns, 0, 1])

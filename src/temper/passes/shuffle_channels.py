@@ -7,13 +7,11 @@ whole runs of c move.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 
 from temper.graph.captured import Captured
-from temper.graph.match import inherit
+from temper.graph.match import add_call
 from temper.graph.node import Node
 from temper.options import Options
 
@@ -61,8 +59,8 @@ def _write(graph: fx.Graph, apart: Node, turn: Node) -> None:
             if len(conv.args) > place and conv.args[place] is not None:
                 conv.update_arg(place, _ordered(graph, conv.args[place], (c, down, across)))
     with graph.inserting_before(turn):
-        view = _call(graph, aten.view.default, apart, apart.args[0], [n, down, across, c, h, w])
-        made = _call(graph, aten.permute.default, turn, view, [0, 3, 4, 1, 5, 2])
+        view = add_call(graph, aten.view.default, apart, apart.args[0], [n, down, across, c, h, w])
+        made = add_call(graph, aten.permute.default, turn, view, [0, 3, 4, 1, 5, 2])
     turn.replace_all_uses_with(made)
 
 
@@ -70,12 +68,6 @@ def _ordered(graph: fx.Graph, weight: Node, sizes: tuple[int, int, int]) -> Node
     """Output channels (c, i, j) as (i, j, c)."""
     shape = [int(s) for s in weight.meta["val"].shape]
     rest = list(range(3, len(shape) + 2))
-    view = _call(graph, aten.view.default, weight, weight, [*sizes, *shape[1:]])
-    turned = _call(graph, aten.permute.default, weight, view, [1, 2, 0, *rest])
-    return _call(graph, aten.reshape.default, weight, turned, shape)
-
-
-def _call(graph: fx.Graph, target: Any, like: Node, source: Node, values: list[int]) -> Node:
-    made = graph.call_function(target, (source, values))
-    inherit(made, like, target(source.meta["val"], values))
-    return made
+    view = add_call(graph, aten.view.default, weight, weight, [*sizes, *shape[1:]])
+    turned = add_call(graph, aten.permute.default, weight, view, [1, 2, 0, *rest])
+    return add_call(graph, aten.reshape.default, weight, turned, shape)
