@@ -90,6 +90,16 @@ def test_an_unknown_board_costs_its_program_only(saved: Path) -> None:
     assert any("x900" in note for note in run.notes)
 
 
+def test_a_program_whose_output_is_nowhere_costs_that_program_only(saved: Path) -> None:
+    path = saved / "run.json"
+    data = json.loads(path.read_text())
+    data["processes"][0]["programs"][0]["program"]["outputs"] = ["nowhere"]
+    path.write_text(json.dumps(data))
+    run = folder.read_run(saved)
+    assert run.op_count == 15
+    assert any("nowhere" in note for note in run.notes)
+
+
 def test_a_folder_without_a_profile_says_what_it_needs(tmp_path: Path) -> None:
     with pytest.raises(BadFileError, match="holds no profile"):
         open_profile(tmp_path)

@@ -29,3 +29,6 @@ def check_record(record: ProgramRecord) -> None:
         info.name.encode(), info.location.encode()
     for pool in POOLS:
         record.memory.high_water(pool)
+    for name in (*record.program.inputs, *record.program.outputs):
+        if name not in record.program.values:
+            raise BadFileError(f"program {record.program.name!r} has no value {name[:40]!r}")

@@ -50,15 +50,22 @@ class Setting:
         """What decides the numbers: levels 1 and 2 differ in placement alone."""
         return min(self.level, 1), self.fidelity, self.accumulation
 
+    @property
+    def arithmetic(self) -> tuple[str | None, bool | None]:
+        """Fidelity and float32 accumulation; None where the compiler's own stands."""
+        accumulation = None if self.accumulation == "default" else self.accumulation == "float32"
+        return None if self.fidelity == "default" else self.fidelity, accumulation
+
     def options(self, chip: str) -> dict[str, Any]:
         """As compile options, formats apart."""
         made: dict[str, Any] = {
             "chip": chip, "optimization_level": self.level, "enable_trace": self.trace,
         }  # fmt: skip
-        if self.fidelity != "default":
-            made["math_fidelity"] = self.fidelity
-        if self.accumulation != "default":
-            made["fp32_dest_acc_en"] = self.accumulation == "float32"
+        fidelity, accumulation = self.arithmetic
+        if fidelity is not None:
+            made["math_fidelity"] = fidelity
+        if accumulation is not None:
+            made["fp32_dest_acc_en"] = accumulation
         return made
 
     def as_dict(self) -> dict[str, Any]:
@@ -153,8 +160,7 @@ class Engine:
         Of formats that were placed anew (``place``) the placed program is costed, of others the
         program that was placed for bfloat16 weights.
         """
-        fidelity = None if setting.fidelity == "default" else setting.fidelity
-        acc = None if setting.accumulation == "default" else setting.accumulation == "float32"
+        fidelity, acc = setting.arithmetic
         placed = self._placed.get(self._place_key(setting, formats))
         if placed is not None:
             return estimate(variant(placed, None, fidelity, acc), traced=setting.trace)
@@ -203,9 +209,7 @@ class Engine:
             self.progress(f"preparing accuracy runs, fidelity {setting.fidelity}")
             level = key[0]
             built = self.built(level, self.samples)
-            fidelity = None if setting.fidelity == "default" else setting.fidelity
-            acc = None if setting.accumulation == "default" else setting.accumulation == "float32"
-            program = variant(built.program, None, fidelity, acc)
+            program = variant(built.program, None, *setting.arithmetic)
             found = units(program)
             # The default's probe serves every setting that ends in the same program.
             same = next((p for p in self._probes.values() if p[0].twin.ops == program.ops), None)
@@ -282,9 +286,10 @@ class Engine:
         here = self.units_of(setting)
         by_paths = {p: row for name, row in self.energies.items() for p in name.split(" + ")}
         known = {u.value: by_paths[u.paths[0]] for u in here if u.paths[0] in by_paths}
-        gains = gains_ns(
-            self._program(setting), [u for u in here if u.value in known], setting.trace
-        )
+        # At the setting's own fidelity: what waits for the matrix engine at one waits for DRAM at
+        # another, and there the bytes of a weight count.
+        program = variant(self._program(setting), None, *setting.arithmetic)
+        gains = gains_ns(program, [u for u in here if u.value in known], setting.trace)
         plain = self.point(setting, {})
         first = self.floors[0]
         target = 2 * (loss({first.name: first.limit}) - loss(plain.accuracy))

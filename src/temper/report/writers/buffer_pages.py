@@ -35,20 +35,25 @@ def pages_of(spec: TensorSpec, stay: Stay, chip: Chip) -> Iterator[Page]:
 def captured_graph(
     name: str, buffers: Mapping[str, int], chip: Chip, cores: int
 ) -> list[dict[str, Any]]:
-    """What ttnn captures of one op: its name and each circular buffer of its cores."""
+    """What ttnn captures of one op: its name and each circular buffer of its cores.
+
+    Without a name nothing ran on the device, and nothing was captured but the frame.
+    """
     columns = chip.grid[0]
     rows = max(1, -(-max(1, cores) // columns))
     across = min(max(1, cores), columns)
     core_range = f"{{[(x=0,y=0) - (x={across - 1},y={rows - 1})]}}"
     nodes: list[tuple[str, dict[str, str]]] = [("capture_start", {})]
-    nodes.append(("function_start", {"name": name, "inputs": "0"}))
+    if name:
+        nodes.append(("function_start", {"name": name, "inputs": "0"}))
     address = chip.sram_reserved_bytes
     for buffer, size in buffers.items():
         params = {"size": str(size), "address": str(address), "core_range_set": core_range}
         params |= {"globally_allocated": "0", "name": buffer}
         nodes.append(("circular_buffer_allocate", params))
         address += size
-    nodes.append(("function_end", {"name": name}))
+    if name:
+        nodes.append(("function_end", {"name": name}))
     if buffers:
         nodes.append(("circular_buffer_deallocate_all", {}))
     nodes.append(("capture_end", {}))

@@ -28,8 +28,10 @@ from temper.run.calls import WARM, choose_calls
 from temper.run.records import ProgramRecord, Run
 
 DATABASE, CONFIG, CLUSTER = "db.sqlite", "config.json", "cluster_descriptor.yaml"
+MESH = "physical_chip_mesh_coordinate_mapping.yaml"
 _BUFFER_TYPE = {"dram": 0, "sram": 1}
-_LAYOUT = {name: number for number, name in enumerate(("interleaved", "height", "width", "block"))}
+# tt-metal's TensorMemoryLayout; 1 was a single bank once, and the visualizer breaks at it.
+_LAYOUT = {"interleaved": 0, "height": 2, "width": 3, "block": 4}
 # Weights lie in DRAM during every op: rows for all of them only up to this many.
 _MAX_BUFFERS = 1_000_000
 # Pages of tensors in SRAM, 60 bytes each in the file; beyond this many, buffers come without.
@@ -92,6 +94,7 @@ def write_memory_report(run: Run, directory: Path) -> None:
     title = str(run.meta.get("command") or "temper profile")
     write_text(directory / CONFIG, json.dumps({"report_name": title, "temper": __version__}))
     write_text(directory / CLUSTER, _cluster(chip))
+    write_text(directory / MESH, "chips:\n  0: [0, 0]\n")
 
 
 class _Report:
@@ -131,6 +134,7 @@ class _Report:
                 self._insert("device_tensors", [(self._tensor, 0, stay.address)])
         lives = sorted(stays.values(), key=lambda stay: stay.first)
         everything = len(lives) * len(program.ops) <= _MAX_BUFFERS
+        launched = set(record.launched)
         for index, (info, cost) in enumerate(zip(record.infos, record.cost.ops, strict=True)):
             self._operation += 1
             number, op = self._operation, info.op
@@ -158,7 +162,10 @@ class _Report:
                 if record.memory.steps[index].circular_bytes
                 else {}
             )
-            graph = captured_graph(info.code, circular, self._chip, cost.cores)
+            # Rows of the CSV are told apart by the device ops of the graph: a view and an op of
+            # the host have none.
+            launches = index in launched and not info.is_host
+            graph = captured_graph(info.code if launches else "", circular, self._chip, cost.cores)
             self._insert("captured_graph", [(number, json.dumps(graph))])
             held = dict.fromkeys(owner.get(name, name) for name in (*op.inputs, *op.outputs))
             self._pages(number, [stays[name] for name in held if name in stays], program)
@@ -232,7 +239,8 @@ def _device(chip: Chip) -> tuple[int, ...]:
 def _cluster(chip: Chip) -> str:
     """As the driver describes a machine with one card."""
     return (
-        f"arch:\n  0: {chip.arch}\nchips:\n  0: [0, 0, 0, 0]\nethernet_connections: []\n"
+        f"arch:\n  0: {chip.arch}\nchips:\n  0: [0, 0, 0, 0]\nchip_unique_ids:\n  0: 0\n"
+        "ethernet_connections: []\n"
         "chips_with_mmio:\n  - 0: 0\nharvesting:\n  0: {noc_translation: true, harvest_mask: 0}\n"
         f"chip_to_boardtype:\n  0: {chip.name}\nboards: []\n"
     )
