@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from temper.program.index_map import IndexMap, identity
+from temper.program.index_map import IndexMap, identity, joined_maps
 from temper.program.index_moves import Move, moves, moves_cut_last
 
 _SIZES = st.sampled_from([1, 2, 3, 4, 6])
@@ -141,3 +141,54 @@ def test_rows_that_move_whole_let_a_linear_layer_pass() -> None:
     wide = turned.of_rows(1536)
     assert wide == identity((196, 8, 1536)).permute((1, 0, 2))
     assert identity((196, 8, 384)).permute((0, 2, 1)).of_rows(8) is None
+
+
+@given(chains(), st.data())
+@settings(max_examples=200, deadline=None)
+def test_parts_of_a_map_joined_again_read_what_torch_reads(
+    chain: tuple[IndexMap, torch.Tensor], data: st.DataObject
+) -> None:
+    chart, _ = chain
+    rank = len(chart.shape)
+    if not rank:
+        return
+    cut, along = (data.draw(st.integers(0, rank - 1)) for _ in range(2))
+    parts = data.draw(st.sampled_from([n for n in (1, 2, 3, 4) if chart.shape[cut] % n == 0]))
+    size = chart.shape[cut] // parts
+    pieces = [chart.slice(cut, i * size, size) for i in range(parts)]
+    if any(piece is None for piece in pieces):
+        return
+    known = [piece for piece in pieces if piece is not None]
+    whole = joined_maps(known, along)
+    wanted = np.concatenate([piece.indices() for piece in known], along)
+    assert whole is None or (whole.indices() == wanted).all()
+    if cut == along and len(chart.axes[cut]) == 1:
+        assert whole == chart
+
+
+@given(st.permutations(range(4)), st.sets(st.integers(0, 3)), st.booleans(), st.booleans())
+def test_a_sum_changes_places_with_a_map_of_whole_axes(
+    order: list[int], dims: set[int], keep: bool, flat: bool
+) -> None:
+    x = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    chart, y = identity(x.shape).permute(order), x.permute(order)
+    if flat:
+        shape = (y.shape[0] * y.shape[1], *y.shape[2:])
+        joined = chart.reshape(shape)
+        assert joined is not None
+        chart, y, dims = joined, y.reshape(shape), {d for d in dims if d < 3}
+    over = chart.without(dims, keep=keep)
+    assert over is not None
+    axes, rest = over
+    summed = x.sum(axes) if axes else x
+    wanted = y.sum(sorted(dims), keepdim=keep) if dims else y
+    assert tuple(summed.shape) == rest.source
+    found = summed.flatten()[torch.from_numpy(rest.indices())]
+    torch.testing.assert_close(found.reshape(rest.shape), wanted)
+
+
+def test_a_sum_over_part_of_an_axis_stays_behind_its_map() -> None:
+    halves = identity((4, 6)).reshape((4, 2, 3))
+    assert halves is not None
+    assert halves.without({1}, keep=False) is None
+    assert halves.without({1, 2}, keep=False) is not None

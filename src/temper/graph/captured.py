@@ -67,6 +67,16 @@ class Captured:
                 waiting.extend(current.all_input_nodes)
         return True
 
+    def fixed(self) -> frozenset[fx.Node]:
+        """Every node that hangs on weights and constants alone."""
+        given = {a.node for a in self.arguments if a.role in ("weight", "constant")}
+        found: set[fx.Node] = set()
+        for node in self.graph.nodes:
+            known = node.op == "call_function" and found.issuperset(node.all_input_nodes)
+            if known or (node.op == "placeholder" and node.name in given):
+                found.add(node)
+        return frozenset(found)
+
     def constant(self, value: torch.Tensor, name: str) -> fx.Node:
         """A new placeholder for a value that is known now."""
         with self.graph.inserting_before(next(iter(self.graph.nodes))):

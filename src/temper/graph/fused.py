@@ -54,3 +54,18 @@ def lookup_tables(ids: Any, table: Any, limits: list[int]) -> Any:
     short = len(limits) - 1 - ids.shape[-1]
     places = torch.nn.functional.pad(ids, (0, short)) + torch.tensor(limits[:-1])
     return torch.nn.functional.embedding(places, table)
+
+
+def lookup_apart(ids: Any, table: Any, limits: list[int]) -> Any:
+    """Rows of several tables that stand below each other, table by table: (tables, samples, width).
+
+    Column ``i`` of the ids looks up rows ``limits[i]`` to ``limits[i + 1]``; without limits all
+    columns look up the same table.
+    """
+    places = ids + torch.tensor(limits[:-1]) if limits else ids
+    return torch.nn.functional.embedding(places.t(), table)
+
+
+def trim_columns(x: Any, width: int) -> Any:
+    """The first columns, as a value of its own: maps are over it, not over what it was cut from."""
+    return x[..., :width]

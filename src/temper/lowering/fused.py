@@ -7,13 +7,17 @@ import torch
 from temper.graph.fused import (
     concat_heads,
     gather_rows,
+    lookup_apart,
     lookup_tables,
     rotary_embedding,
     split_qkv_heads,
+    trim_columns,
 )
 from temper.graph.node import Node
 from temper.lowering.builder import Builder, Value, volume
+from temper.lowering.data import slice_
 from temper.lowering.elementwise import result
+from temper.lowering.index import look_up
 from temper.lowering.registry import lowers
 from temper.weights.op import ensure_op_defined
 
@@ -53,7 +57,33 @@ def lower_lookup_tables(b: Builder, node: Node) -> Value:
     places = b.emit("BinaryNg", [ids, firsts], wide, ids.dtype, attrs, name=ids.name)
     rows = b.in_layout(places, "row_major")
     table = b.in_layout(b.on_device(b[node.args[1]]), "row_major")
-    return b.emit("Embeddings", [rows, table], shape, dtype, {"limits": limits}, name=node.name)
+    return look_up(b, rows, table, shape, dtype, {"limits": limits}, name=node.name)
+
+
+@lowers(lookup_apart)
+def lower_lookup_apart(b: Builder, node: Node) -> Value:
+    """Each column's ids moved to its table, turned as rows, and one lookup for all."""
+    shape, dtype = result(node)
+    places, limits = b.plain(b[node.args[0]]), list(node.args[2])
+    if limits:
+        firsts = b.constant(torch.tensor([limits[:-1]]), "firsts")
+        sized, name = (places.shape, places.dtype), places.name
+        places = b.emit("BinaryNg", [places, firsts], *sized, {"function": "add"}, name=name)
+    rows = b.in_layout(places, "row_major")
+    turned = b.emit(
+        "Transpose", [rows], shape[:2], places.dtype, {"dims": [-2, -1]}, name=places.name,
+        layout="row_major",
+    )  # fmt: skip
+    table = b.in_layout(b.on_device(b[node.args[1]]), "row_major")
+    bounds = {"limits": limits, "limits_axis": 0}
+    return look_up(b, turned, table, shape, dtype, bounds, name=node.name)
+
+
+@lowers(trim_columns)
+def lower_trim_columns(b: Builder, node: Node) -> Value:
+    """A slice of the last axis."""
+    x = b.plain(b[node.args[0]])
+    return slice_(b, x, len(x.shape) - 1, 0, int(node.args[1]), 1, node.name)
 
 
 @lowers(concat_heads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from temper.lowering.builder import Builder, Value, volume
 from temper.lowering.data import bound, expand, permute, reshape, slice_
 from temper.lowering.elementwise import arguments, cast, operand, result, where
 from temper.lowering.registry import lowers
+from temper.program.tensor import TILE, Layout
 
 aten = torch.ops.aten
 
@@ -29,9 +30,18 @@ def _embed(
     rows = b.in_layout(b.on_device(ids), "row_major")
     if ids.const:  # known now, so the sign that a lookup does not take goes now
         rows = b.on_device(rows, "uint32")
-    return b.emit(
-        "Embeddings", [rows, b.in_layout(b.on_device(table), "row_major")], shape, dtype, name=name
-    )
+    return look_up(b, rows, b.in_layout(b.on_device(table), "row_major"), shape, dtype, name=name)
+
+
+def look_up(
+    b: Builder, ids: Value, table: Value, shape: Sequence[int], dtype: torch.dtype,
+    attrs: Mapping[str, Any] | None = None, *, name: str,
+) -> Value:  # fmt: skip
+    """Rows of a table; tiles come out of the lookup only where tokens and columns fill them."""
+    whole = bool(ids.shape) and ids.shape[-1] % TILE == 0 and shape[-1] % TILE == 0
+    layout: Layout = "tile" if whole else "row_major"
+    made = b.emit("Embeddings", [ids, table], shape, dtype, attrs, name=name, layout=layout)
+    return b.in_layout(made, "tile")
 
 
 @lowers(aten.gather.default)

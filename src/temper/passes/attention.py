@@ -14,7 +14,7 @@ from temper.graph.node import Node, is_node
 from temper.graph.views import read, source_of_view, write
 from temper.options import Options
 from temper.passes.heads import heads_of
-from temper.passes.views import Base, Shown
+from temper.passes.view_analysis import Base, Shown
 from temper.program.index_map import IndexMap, identity
 from temper.program.index_moves import moves
 from temper.program.row_table import Chart

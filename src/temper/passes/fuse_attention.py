@@ -13,7 +13,7 @@ from temper.graph.match import Either, Match, Num, Var, call, rewrite, strip_cas
 from temper.graph.node import Node, is_node
 from temper.graph.views import write
 from temper.options import Options
-from temper.passes.views import Analysis, Shown
+from temper.passes.view_analysis import Analysis, Shown
 from temper.program.index_map import IndexMap
 from temper.program.index_moves import moves
 

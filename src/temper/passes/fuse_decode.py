@@ -17,7 +17,7 @@ from temper.graph.match import inherit
 from temper.graph.node import Node, is_node
 from temper.options import Options
 from temper.passes.heads import Heads, heads_of, key_of, projected, read_alone, take_parts
-from temper.passes.views import Analysis, Shown
+from temper.passes.view_analysis import Analysis, Shown
 from temper.program.tensor import TILE
 
 aten = torch.ops.aten

@@ -24,7 +24,7 @@ from temper.graph.node import Node
 from temper.graph.views import source_of_view, write
 from temper.options import Options
 from temper.passes.pad_heads import between_weights, padded, widen
-from temper.passes.views import Analysis, Shown
+from temper.passes.view_analysis import Analysis, Shown
 from temper.program.index_map import Factor, IndexMap
 from temper.program.index_moves import moves
 from temper.program.tensor import TILE, round_up

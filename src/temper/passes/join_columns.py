@@ -15,7 +15,7 @@ from temper.graph.fused import concat_heads, gather_rows
 from temper.graph.match import inherit
 from temper.graph.node import Node
 from temper.options import Options
-from temper.passes.views import Analysis, Base
+from temper.passes.view_analysis import Analysis, Base
 from temper.program.row_table import RowTable, as_rows
 from temper.program.tensor import TILE, round_up
 

@@ -20,6 +20,7 @@ from temper.passes.fuse_linear import fuse_linear, fuse_transposes
 from temper.passes.fuse_norms import fuse_norms, fuse_softmax
 from temper.passes.heads import fuse_heads
 from temper.passes.join_columns import join_columns
+from temper.passes.join_lookups import join_lookups
 from temper.passes.pad_windows import pad_windows
 from temper.passes.pairwise import fuse_pairwise
 from temper.passes.program_chains import fuse_chains
@@ -73,6 +74,8 @@ GRAPH_PASSES: tuple[Pass, ...] = (
          "channels of a pixel shuffle put together in the convolution's weight"),
     Pass("fuse-pairwise", fuse_pairwise, "enable_fusing",
          "dot products of embedded features: one lookup, the choice of pairs in the weight"),
+    Pass("join-lookups", join_lookups, "enable_fusing",
+         "rows of several tables side by side: one lookup for all"),
     Pass("join-views", cancel_views, "enable_layout_optimization",
          "the same views as below, so that what stands between them is seen side by side"),
     Pass("fuse-attention", fuse_attention, "enable_fusing",

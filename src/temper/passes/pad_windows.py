@@ -24,7 +24,7 @@ from temper.graph.match import inherit
 from temper.graph.node import Node, is_node
 from temper.graph.views import source_of_view
 from temper.options import Options
-from temper.passes.views import Analysis
+from temper.passes.view_analysis import Analysis
 from temper.program.row_table import as_rows
 from temper.program.tensor import TILE, round_up
 

@@ -19,6 +19,7 @@ from temper.graph.fused import concat_heads, gather_rows, lookup_tables
 from temper.graph.match import add_call, inherit
 from temper.graph.node import Node, is_node
 from temper.options import Options
+from temper.passes.two_layers import as_two_layers, columns_of, weight_part
 from temper.program.tensor import TILE, round_up
 
 aten = torch.ops.aten
@@ -66,7 +67,7 @@ def _found(captured: Captured, layer: Node) -> Interaction | None:
     if layer.target is not aten.linear.default:
         return None
     source = layer.args[0]
-    parts = _joined(source) if len(source.users) == 1 else None
+    parts = columns_of(source) if len(source.users) == 1 else None
     for place, part in enumerate(parts or [source]):
         chosen, products = _chosen(captured, part)
         features = _features(products) if products is not None else None
@@ -77,16 +78,6 @@ def _found(captured: Captured, layer: Node) -> Interaction | None:
 
 def _one_row(layer: Node, parts: Sequence[Node]) -> bool:
     return layer.meta["val"].dim() == 2 and all(p.meta["val"].dim() == 2 for p in parts)
-
-
-def _joined(node: Node) -> list[Node] | None:
-    """The parts of a concatenation along the last axis."""
-    if node.target is not aten.cat.default:
-        return None
-    dim = int(node.args[1]) if len(node.args) > 1 else int(node.kwargs.get("dim", 0))
-    return (
-        list(node.args[0]) if dim % node.meta["val"].dim() == node.meta["val"].dim() - 1 else None
-    )
 
 
 def _chosen(captured: Captured, node: Node) -> tuple[Node | None, Node | None]:
@@ -158,7 +149,7 @@ def _rows(stacked: Node) -> list[Node] | None:
         dim = int(stacked.args[1]) if len(stacked.args) > 1 else 0
         return list(stacked.args[0]) if len(shape) == 3 and dim % 3 == 1 else None
     if stacked.target in _VIEWS and len(stacked.args[0].users) == 1:
-        parts = _joined(stacked.args[0])
+        parts = columns_of(stacked.args[0])
         alike = parts is not None and all(
             tuple(p.meta["val"].shape) == (shape[0], shape[2]) for p in parts
         )
@@ -194,14 +185,11 @@ def _write(captured: Captured, found: Interaction) -> None:
         apart = add_call(graph, aten.unsqueeze.default, layer, apart, 0)
         joined = add_call(graph, concat_heads, layer, apart)
         flat = add_call(graph, aten.reshape.default, layer, joined, [batch, TILE * TILE])
-        first, last = _columns(found)
-        weight = _part(graph, layer, first, last)
-        _layer(
-            graph,
-            found,
-            flat,
-            add_call(graph, aten.matmul.default, layer, weight, _hot(captured, found)),
-        )
+        span = _columns(found)
+        weight = weight_part(graph, layer, *span)
+        weight = add_call(graph, aten.matmul.default, layer, weight, _hot(captured, found))
+        rest = [p for i, p in enumerate(found.parts) if i != found.place]
+        as_two_layers(graph, layer, span, flat, weight, rest)
 
 
 def _columns(found: Interaction) -> tuple[int, int]:
@@ -209,32 +197,6 @@ def _columns(found: Interaction) -> tuple[int, int]:
     sizes = [int(p.meta["val"].shape[1]) for p in found.parts]
     first = sum(sizes[: found.place])
     return first, first + sizes[found.place]
-
-
-def _part(graph: fx.Graph, layer: Node, first: int, last: int) -> Node:
-    return add_call(graph, aten.slice.Tensor, layer, layer.args[1], 1, first, last)
-
-
-def _layer(graph: fx.Graph, found: Interaction, flat: Node, weight: Node) -> None:
-    """The layer as two, of the products and of all other parts: joining them would move both."""
-    layer = found.layer
-    bias = [a for a in layer.args[2:] if a is not None]
-    made = add_call(graph, aten.linear.default, layer, flat, weight, *bias)
-    first, last = _columns(found)
-    rest = [p for i, p in enumerate(found.parts) if i != found.place]
-    if rest:
-        end = int(layer.args[1].meta["val"].shape[1])
-        spans = [(a, b) for a, b in ((0, first), (last, end)) if b > a]
-        pieces = [_part(graph, layer, a, b) for a, b in spans]
-        others = pieces[0]
-        if len(pieces) > 1:
-            others = add_call(graph, aten.cat.default, layer, pieces, 1)
-        source = rest[0]
-        if len(rest) > 1:
-            source = add_call(graph, aten.cat.default, layer, rest, 1)
-        beside = add_call(graph, aten.linear.default, layer, source, others)
-        made = add_call(graph, aten.add.Tensor, layer, made, beside)
-    layer.replace_all_uses_with(made)
 
 
 def _hot(captured: Captured, found: Interaction) -> Node:

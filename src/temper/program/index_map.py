@@ -164,6 +164,34 @@ class IndexMap:
         axes = _dealt(_joined(ordered), self.source)
         return None if axes is None else IndexMap(self.shape, axes)
 
+    def without(
+        self, dims: Iterable[int], *, keep: bool
+    ) -> tuple[tuple[int, ...], IndexMap] | None:
+        """Axes of the source that these axes of a bijection are, and the map of what is left.
+
+        So a sum may change places with the map; ``keep`` leaves axes of one element. None where
+        the axes are not whole ones of the source.
+        """
+        gone, left = set(dims), []
+        counts = dict.fromkeys(range(len(self.source)), 1)
+        for dim, axis in enumerate(self.axes):
+            parts = [part for factor in axis for part in _places(self.source, factor)]
+            if any(place < 0 for place, _, _ in parts):
+                return None
+            if dim not in gone:
+                left.append(parts)
+                continue
+            for place, size, _ in parts:
+                counts[place] *= size
+            left += [[]] if keep else []
+        over = tuple(i for i, size in enumerate(self.source) if counts[i] == size > 1)
+        if any(count > 1 and i not in over for i, count in counts.items()):
+            return None
+        rest = tuple(size for i, size in enumerate(self.source) if i not in over)
+        strides = dict(zip((i for i in counts if i not in over), _strides(rest), strict=True))
+        axes = [_joined([(n, pace * strides[i]) for i, n, pace in parts]) for parts in left]
+        return over, IndexMap(rest, tuple(axes))
+
     def of_rows(self, width: int) -> IndexMap | None:
         """This map for rows of another width, where rows of the source move whole.
 
@@ -187,6 +215,70 @@ def identity(shape: Sequence[int]) -> IndexMap:
         axes.append(_joined([(size, step)]))
         step *= size
     return IndexMap(tuple(shape), tuple(reversed(axes)))
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
+
+
+def _places(shape: Sequence[int], factor: Factor) -> list[tuple[int, int, int]]:
+    """A factor as (axis, size, pace) of the source's axes; an axis of -1 where it fits none."""
+    size, stride = factor
+    made: list[tuple[int, int, int]] = []
+    for place, step in reversed(list(enumerate(_strides(shape)))):
+        whole = step * shape[place]
+        if size == 1:
+            break
+        if stride >= whole or shape[place] == 1:
+            continue
+        if stride < step or stride % step or whole % stride:
+            return [(-1, 1, 1)]
+        here = min(size, whole // stride)
+        if size % here or (size > here and here != whole // stride):
+            return [(-1, 1, 1)]
+        made.append((place, here, stride // step))
+        size, stride = size // here, whole
+    return made[::-1] if size == 1 else [(-1, 1, 1)]
+
+
+def joined_maps(parts: Sequence[IndexMap], dim: int) -> IndexMap | None:
+    """Maps of one source behind one another along an axis, where strides say that too.
+
+    Ranges that go on where the one before ends become one range; what then is alike and equally
+    far apart is a further factor of the axis. So parts of a split put together are the whole.
+    """
+    whole: list[IndexMap] = []
+    for part in parts:
+        longer = _continued(whole[-1], part, dim) if whole else None
+        whole[-1:] = [longer] if longer is not None else [*whole[-1:], part]
+    first = whole[0]
+    if len(whole) == 1:
+        return first
+    step = whole[1].offset - first.offset
+    for place, part in enumerate(whole):
+        if (part.source, part.axes) != (first.source, first.axes):
+            return None
+        if part.offset != first.offset + place * step:
+            return None
+    axis = _joined([(len(whole), step), *first.axes[dim]])
+    return IndexMap(first.source, _put(first.axes, dim, axis), first.offset)
+
+
+def _continued(one: IndexMap, next_: IndexMap, dim: int) -> IndexMap | None:
+    """Two ranges of one axis as one, where the second begins at the end of the first."""
+    if one.source != next_.source or _put(one.axes, dim, ()) != _put(next_.axes, dim, ()):
+        return None
+    first, second = one.axes[dim], next_.axes[dim]
+    far = next_.offset - one.offset
+    if len(first) > 1 or len(second) > 1 or not (first or second):
+        return None
+    stride = (first or second)[0][1]
+    count = first[0][0] if first else 1
+    if stride == 0 or far != count * stride or any(f[1] != stride for f in (*first, *second)):
+        return None
+    more = second[0][0] if second else 1
+    axis = _joined([(count + more, stride)])
+    return IndexMap(one.source, _put(one.axes, dim, axis), one.offset)
 
 
 def _put(axes: tuple[Axis, ...], dim: int, axis: Axis) -> tuple[Axis, ...]:

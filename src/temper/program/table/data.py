@@ -80,13 +80,14 @@ def _repeat_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
 
 
 register(
-    # limits: where each column of the ids must lie, as the ends of tables in one.
+    # limits: where each column of the ids must lie, as the ends of tables in one; each row, where
+    # limits_axis is 0.
     OpKind(
         "Embeddings",
         "embedding",
         "EmbeddingsDeviceOperation",
         ("ids", "table"),
-        {"limits": []},
+        {"limits": [], "limits_axis": -1},
         buffers=_embedding_buffers,
     ),
     OpKind(

@@ -183,8 +183,8 @@ def concat_heads(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     return [convert(b, op, joined)]
 
 
-def _within(ids: Tensor, low: Tensor, high: Tensor) -> None:
-    rows = ids.view(-1, low.numel())
+def _within(ids: Tensor, low: Tensor, high: Tensor, axis: int) -> None:
+    rows = ids.view(-1, low.numel()) if axis else ids.view(low.numel(), -1).t()
     if bool(((rows < low) | (rows >= high)).any()):
         raise IndexError("index out of range in self")
 
@@ -197,7 +197,7 @@ def embeddings(b: Emitter, op: Op, inputs: list[Tensor]) -> list[Tensor]:
     if limits:
         low = torch.tensor(limits[:-1])
         high = torch.tensor(limits[1:]).maximum(low + 1)  # columns behind the ids have one row
-        b.emit(partial(_within, ids, low, high))
+        b.emit(partial(_within, ids, low, high, op.attr("limits_axis")))
     ids = as_shape(b, ids, (-1,))
     out = b.output(op)
     rows = out.view(-1, table.shape[-1])

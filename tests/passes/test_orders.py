@@ -1,0 +1,96 @@
+"""Maps that meet broadcast operands, sums, joins and images on their way through a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+from test_views import Function, build, moved, run
+from torch import nn
+
+from temper.compiler.moving import moving_share
+from temper.cost import estimate
+from temper.formats import pcc
+
+X = torch.randn(4, 64, 96, generator=torch.Generator().manual_seed(2))
+
+
+class SequenceOfAnImage(nn.Module):
+    """Rows of an image in front of their batch with positions added, as DETR makes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.stem = nn.Conv2d(3, 64, 4, 4)
+        self.row, self.column = nn.Parameter(torch.rand(9, 32)), nn.Parameter(torch.rand(9, 32))
+        self.query = nn.Parameter(torch.rand(40, 64))
+        self.layers = nn.Transformer(64, 2, 1, 1, 128)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        h = self.stem(x)
+        high, wide = h.shape[-2:]
+        columns = self.column[:wide].unsqueeze(0).repeat(high, 1, 1)
+        rows = self.row[:high].unsqueeze(1).repeat(1, wide, 1)
+        place = torch.cat([columns, rows], -1).flatten(0, 1).unsqueeze(1)
+        source = place + 0.1 * h.flatten(2).permute(2, 0, 1)
+        queries = self.query.unsqueeze(1).repeat(1, x.shape[0], 1)
+        return self.layers(source, queries).transpose(0, 1)
+
+
+def test_a_sequence_made_of_an_image_is_taken_batch_first() -> None:
+    x = torch.randn(2, 3, 32, 32, generator=torch.Generator().manual_seed(5))
+    model = SequenceOfAnImage().eval()
+    expected = model(x).detach()
+    built = build(model, x)
+    heads = Counter(op.kind for op in built.program.ops)
+    assert heads["ConcatHeads"] >= 2  # of the decoder's own queries it is done once, at the start
+    assert not {"Permute", "Transpose", "Untilize"} & set(moved(built))
+    assert pcc(expected, run(built, x).float()) > 0.999
+    cost = estimate(built.program, traced=True)
+    assert moving_share([(built.program, cost)]) < 0.3
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: torch.stack(x.unbind(1), 1) * 2,
+    lambda x: torch.cat(x.chunk(4, -1), -1) * 2,
+    lambda x: torch.cat(x.split([7, 20, 37], 1), 1) * 2,
+    lambda x: torch.stack([x[..., :32], x[..., 32:64], x[..., 64:]], 2).flatten(2) * 2,
+    lambda x: torch.stack(x.transpose(0, 1).unbind(1), 0).transpose(1, 1) * 2,
+])  # fmt: skip
+def test_parts_that_are_put_together_again_are_not_moved(function: object) -> None:
+    model = Function(function)  # type: ignore[arg-type]
+    built = build(model, X)
+    assert moved(built) == []
+    assert torch.equal(run(built, X), model(X.bfloat16()))
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: x.permute(2, 0, 1).sum(0),
+    lambda x: x.transpose(0, 1).mean(2, keepdim=True).transpose(0, 1),
+    lambda x: x.permute(1, 0, 2).flatten(1).view(64, 4, 96).amax(1),
+    lambda x: x.movedim(0, 2).sum((0, 1)),
+])  # fmt: skip
+def test_a_sum_is_taken_in_front_of_a_turn(function: object) -> None:
+    model = Function(function)  # type: ignore[arg-type]
+    built = build(model, X)
+    assert not {"Permute", "Transpose", "Tilize"} & set(moved(built))
+    expected = model(X.bfloat16().float())
+    torch.testing.assert_close(run(built, X).float(), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("shape", [(64, 1, 96), (1, 4, 96), (64, 4, 1), (1, 1, 1), (96,)])
+@pytest.mark.parametrize("turned", ["first", "second"])
+def test_a_small_operand_follows_the_order_of_a_large_one(
+    shape: tuple[int, ...], turned: str
+) -> None:
+    def function(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        t = x.transpose(0, 1)
+        return (t - y if turned == "first" else y - t).transpose(0, 1) * 2
+
+    y = torch.randn(shape, generator=torch.Generator().manual_seed(4))
+    built = build(Function(function), X, y)
+    large = [op for op in built.program.ops if op.kind in ("Transpose", "Permute")
+             and built.program.values[op.inputs[0]].shape == (4, 64, 96)]  # fmt: skip
+    assert not large
+    assert torch.equal(run(built, X, y), function(X.bfloat16(), y.bfloat16()))
