@@ -244,3 +244,68 @@ def test_names_that_tt_xlas_test_tools_import_are_there(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.stdout.split() == ["TT", "1", "3"], done.stderr
     assert "run_selected_fusion_passes is not in Temper: it is a part of" in done.stderr
+
+
+def test_names_of_tracers_and_meshes_are_there_and_say_why_they_cannot_work(
+    tmp_path: Path,
+) -> None:
+    script = tmp_path / "parts.py"
+    script.write_text(
+        "import torch\n"
+        "from tt_torch.backend.backend import aot_backend, fw_compiler\n"
+        "from tt_torch.sparse_mlp import SparseMLP\n"
+        "from tt_torch.tools.device_manager import DeviceManager\n"
+        "from tt_torch.torch_overrides import torch_function_override\n"
+        "from torch_xla.core.dynamo_bridge import extract_compiled_graph\n"
+        "torch_function_override.__exit__(None, None, None)\n"
+        "for part in (aot_backend, fw_compiler, SparseMLP, extract_compiled_graph):\n"
+        "    try:\n"
+        "        part(None)\n"
+        "    except Exception as error:\n"
+        "        print(type(error).__name__, part.__name__ in str(error))\n"
+        "devices = DeviceManager.get_available_devices()\n"
+        "print(len(devices) == DeviceManager.get_num_available_devices(), devices[0].type)\n"
+        "for made in (torch.randn(2, 3, device='xla'), torch.arange(3, device='xla:0'),\n"
+        "             torch.nn.Linear(2, 2, device='xla').weight):\n"
+        "    print(made.device.type, made.cpu().numel())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "temper", "run", str(script)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == [
+        *["UsageError True"] * 4, "True tt", "tt 6", "tt 3", "tt 4"
+    ], done.stderr  # fmt: skip
+
+
+def test_modes_that_watch_torch_ops_see_none_of_a_program() -> None:
+    """tt-xla's newer compile path dispatches nothing after the first call; its older one does."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from temper.compat.tt_torch_config import backend
+
+    class Watch(TorchDispatchMode):
+        seen = 0
+
+        def __torch_dispatch__(self, func: object, types: object, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            Watch.seen += 1
+            return func(*args, **(kwargs or {}))  # type: ignore[operator]
+
+    for legacy in (False, True):
+
+        def watched(graph: object, inputs: object, legacy: bool = legacy) -> object:
+            run = backend(graph, inputs, {"tt_legacy_compile": legacy})  # type: ignore[arg-type]
+
+            def call(*given: object) -> object:
+                with Watch():
+                    return run(*given)
+
+            return call
+
+        torch._dynamo.reset()
+        made = torch.compile(lambda x: x @ x.T, backend=watched)
+        x = torch.randn(3, 3)
+        made(x)
+        Watch.seen = 0
+        torch.testing.assert_close(made(x), x @ x.T, rtol=0.02, atol=0.02)
+        assert bool(Watch.seen) is legacy

@@ -354,3 +354,34 @@ def test_bags_of_equal_length_are_lookups_and_others_the_hosts(
     torch.testing.assert_close(made, wanted, rtol=1e-5, atol=1e-5)
     kinds = {op.kind for op in compiled.loaded[0].program.ops}
     assert ("Host" in kinds) == (mode == "max" or ragged)  # offsets that vary are inputs
+
+
+def test_unsigned_integers_keep_their_values_through_wider_ones() -> None:
+    """A uint32 from 2**31 on leaves the chip's 32 signed bits where it becomes an int64."""
+
+    class Widened(nn.Module):
+        def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+            return x.to(torch.int64) + 1, x.to(torch.float32), x.reshape(3, 1)
+
+    x = torch.tensor([0, 2**31, 2**32 - 1]).to(torch.uint32)
+    wide, floats, same = temper.compile(Widened().eval())(x)
+    assert wide.tolist() == [1, 2**31 + 1, 2**32]
+    assert floats.tolist() == [0.0, float(2**31), float(2**32)]
+    assert same.dtype is torch.uint32
+    assert same.flatten().to(torch.int64).tolist() == [0, 2**31, 2**32 - 1]
+
+
+def test_a_dtype_without_a_format_is_told_by_name() -> None:
+    class Copied(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.to(torch.int64)
+
+    with pytest.raises(CompileError, match="no format for uint64"):
+        temper.compile(Copied().eval())(torch.tensor([1]).to(torch.uint64))
+
+
+def test_rows_wider_than_a_core_holds_are_looked_up_in_parts() -> None:
+    """128 blocks of a paged cache by a page table: rows of 24 576 numbers did not fit in SRAM."""
+    x, at = torch.randn(16, 4, 32, 192), torch.tensor([[3, 0, -1], [15, 2, 2]])
+    check(lambda x, at: x[at], x, at)
+    check(lambda x, at: x[:, at].sum(1), torch.randn(2, 16, 3 * 4099), at)

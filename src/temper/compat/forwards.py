@@ -24,6 +24,7 @@ def _names(place: str, *names: str, **renamed: str) -> dict[str, str]:
 
 
 _BUDA_FORMATS = _names("pybuda_formats", "DataFormat", "MathFidelity")
+_BRIDGE = _names("tt_torch_parts", "GraphInputMatcher", "extract_compiled_graph")
 FORWARDS: dict[str, dict[str, str]] = {
     "forge._C": {**_BUDA_FORMATS, "runtime": ""},
     "forge._C.runtime": {"experimental": ""},
@@ -38,9 +39,9 @@ FORWARDS: dict[str, dict[str, str]] = {
     "torch_xla._XLAC": _names("xla_parts", "_xla_get_default_device", "_xla_metrics_report",
                               "_get_xla_sharding_spec", "_xla_get_replication_devices_count"),
     "torch_xla._dynamo": {"dynamo_bridge": ""},
-    "torch_xla._dynamo.dynamo_bridge": _names("tt_torch_parts", "GraphInputMatcher"),
+    "torch_xla._dynamo.dynamo_bridge": _BRIDGE,
     "torch_xla.core": {"dynamo_bridge": "", "xla_model": ""},
-    "torch_xla.core.dynamo_bridge": _names("tt_torch_parts", "GraphInputMatcher"),
+    "torch_xla.core.dynamo_bridge": _BRIDGE,
     "torch_xla.debug": {"metrics": "", "profiler": ""},
     "torch_xla.distributed": {"parallel_loader": "", "spmd": "", "xla_multiprocessing": ""},
     "torch_xla.runtime.runtime": {
@@ -52,8 +53,10 @@ FORWARDS: dict[str, dict[str, str]] = {
                      "use_spmd", "world_size")
     },
     "tt_torch.backend": {"backend": "", "passes": ""},
-    "tt_torch.backend.backend": _names("tt_torch_config", tt_backend="backend",
-                                       xla_backend="backend"),
+    "tt_torch.backend.backend": {
+        **_names("tt_torch_config", tt_backend="backend", xla_backend="backend"),
+        **_names("tt_torch_parts", "aot_backend", "bw_compiler", "fw_compiler"),
+    },
     "tt_torch.backend.passes": {
         **_names("tt_torch_passes", "bypass_assert_tensor_metadata",
                  "bypass_dtype_promotion_and_redundant_cast", "bypass_redundant_getitem",
@@ -70,11 +73,17 @@ FORWARDS: dict[str, dict[str, str]] = {
         "tt_torch_ops", "composite_argmax", "composite_gelu", "composite_group_norm",
         "composite_layer_norm", "composite_rms_norm", "composite_scaled_dot_product_attention",
         "composite_topk", "composite_topk_indices", "composite_topk_values"),
-    "tt_torch.custom_ops": _names(
-        "tt_torch_ops", "fill_cache", "mark_argument_attributes", "paged_fill_cache",
-        "paged_scaled_dot_product_attention_decode", "paged_update_cache",
-        "scaled_dot_product_attention", "scaled_dot_product_attention_decode",
-        "sharding_constraint", "sparse_matmul", "update_cache"),
+    "tt_torch.custom_ops": {
+        **_names("tt_torch_ops", "fill_cache", "mark_argument_attributes", "paged_fill_cache",
+                 "paged_scaled_dot_product_attention_decode", "paged_update_cache",
+                 "scaled_dot_product_attention", "scaled_dot_product_attention_decode",
+                 "sharding_constraint", "sparse_matmul", "update_cache"),
+        **_names("tt_torch_latent", "TOPK_LARGE_INDICES_SENTINEL",
+                 "chunked_scaled_dot_product_attention", "dsa_kernels_available",
+                 "flash_mla_prefill", "indexer_score", "indexer_score_dsa",
+                 "paged_flash_mla_decode", "sparse_sdpa", "topk_large_indices",
+                 "topk_large_indices_mask_invalid_slots"),
+    },
     "tt_torch.custom_moe_ops": _names("tt_torch_ops", "sparse_matmul"),
     "tt_torch.dynamo": {"backend": "", "sharding_utils": ""},
     "tt_torch.dynamo.backend": _names("tt_torch_config", "BackendOptions", "backend"),
@@ -83,7 +92,8 @@ FORWARDS: dict[str, dict[str, str]] = {
     "tt_torch.serialization": _names(
         "tt_torch_export", parse_compiled_artifacts_from_cache="no_artifacts",
         parse_compiled_artifacts_from_cache_to_disk="no_artifacts"),
-    "tt_torch.sparse_mlp": _names("tt_torch_parts", "enable_sparse_mlp"),
+    "tt_torch.sparse_mlp": _names("tt_torch_parts", "A2aSparseMLP", "SparseMLP",
+                                  "enable_sparse_mlp"),
     "tt_torch.tools.crashsafe_utils": _names("tt_torch_parts", "crashsafe_suffix"),
     "tt_torch.tools.profile": _names("tt_torch_parts", "profile"),
     "tt_torch.tools.profile_util": _names("tt_torch_profile", "Profiler"),
@@ -96,7 +106,7 @@ FORWARDS: dict[str, dict[str, str]] = {
     },
     "tt_torch.tools.verify": _names("tt_torch_verify", "verify_against_golden", "verify_module",
                                     verify_torch_module="verify_module"),
-    "tt_torch.torch_overrides": {},
+    "tt_torch.torch_overrides": _names("tt_torch_parts", "torch_function_override"),
     "tt_torch.weight_dtype": _names(
         "tt_torch_weights", "WeightDtypeParametrization", "apply_weight_dtype_overrides",
         "dump_weight_names", "remove_weight_dtype_overrides"),

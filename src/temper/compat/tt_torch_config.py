@@ -131,10 +131,26 @@ class BackendOptions(Mapping[str, Any]):
 
 def backend(module: Any, example_inputs: Sequence[Any], options: Any = None, **_: Any
             ) -> Callable[..., Any]:  # fmt: skip
-    """tt-torch's Dynamo backend, running on the virtual chip."""
-    from temper.frontdoor.backend import tt
+    """tt-torch's Dynamo backend, running on the virtual chip.
 
-    return tt(module, example_inputs, options=options_of(options))
+    What a program does to hand tensors over is no torch op of the model, so modes that watch torch
+    ops see none of it; tt-xla's older compile path is the one that showed them.
+    """
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    from temper.frontdoor.backend import tt
+    from temper.options import resolve
+
+    chosen = options_of(options)
+    run = tt(module, example_inputs, options=chosen)
+    if resolve(chosen)["tt_legacy_compile"]:
+        return run
+
+    def unwatched(*inputs: Any) -> Any:
+        with _disable_current_modes():  # type: ignore[no-untyped-call]
+            return run(*inputs)
+
+    return unwatched
 
 
 def options_of(options: Any) -> dict[str, Any]:

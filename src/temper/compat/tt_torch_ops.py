@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch.nn import functional as F
 
+from temper.compat import tt_torch_latent as latent
 from temper.errors import UsageError
 from temper.weights.op import ensure_op_defined
 
@@ -38,13 +39,8 @@ def scaled_dot_product_attention(
         raise UsageError("tt::scaled_dot_product_attention takes a mask or is_causal, not both")
     mask = attn_mask
     if sliding_window_size is not None:
-        rows, columns = query.shape[-2], key.shape[-2]
-        distance = torch.arange(rows, device=query.device)[:, None] - torch.arange(
-            columns, device=query.device
-        )
-        seen = (distance >= 0) & (distance < sliding_window_size)
-        mask = torch.zeros(rows, columns, dtype=query.dtype, device=query.device)
-        mask = mask.masked_fill(~seen, float("-inf"))
+        window = _window(query, key, sliding_window_size, is_causal)
+        mask = window if mask is None else mask + window
         is_causal = False
     if attention_sink is not None:
         return _with_sink(query, key, value, mask, attention_sink, is_causal, scale)
@@ -52,6 +48,27 @@ def scaled_dot_product_attention(
         query, key, value, mask, is_causal=is_causal, scale=scale,
         enable_gqa=query.shape[1] != key.shape[1],
     )  # fmt: skip
+
+
+def _window(query: Tensor, key: Tensor, size: int, is_causal: bool) -> Tensor:
+    """The last ``size`` keys up to each row; without is_causal as many in its middle."""
+    rows = torch.arange(query.shape[-2], device=query.device)[:, None]
+    distance = rows - torch.arange(key.shape[-2], device=query.device)
+    if is_causal:
+        seen = (distance >= 0) & (distance < size)
+    else:
+        seen = distance.abs() <= size // 2
+    return latent.additive(seen, query.dtype)
+
+
+def scaled_dot_product_attention_without_sink(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, is_causal: bool,
+    scale: float | None = None, sliding_window_size: int | None = None,
+) -> Tensor:  # fmt: skip
+    """The order of arguments before there were sinks, which tt-xla's tests keep."""
+    return scaled_dot_product_attention(
+        query, key, value, attn_mask, None, is_causal, scale, sliding_window_size
+    )
 
 
 def _with_sink(
@@ -99,10 +116,8 @@ def scaled_dot_product_attention_decode(
 
 def _until(position: Tensor, length: int, dtype: torch.dtype) -> Tensor:
     """0 up to each user's position, minus infinity behind it."""
-    behind = torch.arange(length, device=position.device) > position.reshape(-1, 1, 1, 1)
-    return torch.zeros(behind.shape, dtype=dtype, device=position.device).masked_fill(
-        behind, float("-inf")
-    )
+    at = torch.arange(length, device=position.device)
+    return latent.additive(at <= position.reshape(-1, 1, 1, 1), dtype)
 
 
 def update_cache(
@@ -155,19 +170,13 @@ def paged_scaled_dot_product_attention_decode(
     """Decode attention over caches whose blocks are put together by the page table."""
     if is_causal and cur_pos_tensor is None:
         raise UsageError("paged decode attention with is_causal needs cur_pos_tensor")
-    users, pages = page_table.shape
-    heads, block, width = key.shape[1:]
-
-    def whole(blocks: Tensor) -> Tensor:
-        found = blocks[page_table.reshape(-1).long()].reshape(users, pages, heads, block, width)
-        return found.transpose(1, 2).reshape(users, heads, pages * block, width)
-
     position = cur_pos_tensor
     if position is None:
-        position = torch.full((users,), pages * block - 1, device=query.device)
+        users, pages = page_table.shape
+        position = torch.full((users,), pages * key.shape[-2] - 1, device=query.device)
     return scaled_dot_product_attention_decode(
-        query, whole(key), whole(value), position, attn_mask, attention_sink,
-        is_causal and attn_mask is None, scale,
+        query, latent.gathered(key, page_table), latent.gathered(value, page_table), position,
+        attn_mask, attention_sink, is_causal and attn_mask is None, scale,
     )  # fmt: skip
 
 
@@ -205,6 +214,10 @@ _OPS: dict[str, tuple[Callable[..., Any], str]] = {
         "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
         "Tensor? attention_sink=None, bool is_causal=True, float? scale=None, "
         "int? sliding_window_size=None) -> Tensor"),
+    "scaled_dot_product_attention.without_sink": (
+        scaled_dot_product_attention_without_sink,
+        "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, "
+        "float? scale=None, int? sliding_window_size=None) -> Tensor"),
     "scaled_dot_product_attention_decode": (
         scaled_dot_product_attention_decode,
         "(Tensor query, Tensor key, Tensor value, Tensor cur_pos_tensor, "
@@ -232,6 +245,7 @@ _OPS: dict[str, tuple[Callable[..., Any], str]] = {
         "(Tensor query, Tensor key, Tensor value, Tensor page_table, bool is_causal=False, "
         "Tensor? attn_mask=None, Tensor? cur_pos_tensor=None, Tensor? attention_sink=None, "
         "float? scale=None) -> Tensor"),
+    **latent.OPS,
 }  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -31,6 +32,17 @@ run_selected_fusion_passes = refused(
     "run_selected_fusion_passes", "it is a part of tt-xla's compiler that its backend chooses from",
     "temper passes MODEL shows ours",
 )  # fmt: skip
+
+
+_BRIDGE = "it works on the graphs of XLA's tracer, which Temper does not have"
+aot_backend = refused("aot_backend", _BRIDGE, 'torch.compile(model, backend="tt")')
+fw_compiler = refused("fw_compiler", _BRIDGE, 'torch.compile(model, backend="tt")')
+bw_compiler = refused("bw_compiler", _BRIDGE, 'torch.compile(model, backend="tt")')
+extract_compiled_graph = refused("extract_compiled_graph", _BRIDGE)
+SparseMLP = refused("SparseMLP", _SPMD, "the model's own experts, which run on one chip")
+A2aSparseMLP = refused("A2aSparseMLP", _SPMD, "the model's own experts, which run on one chip")
+# tt-xla's mode that rewrites torch calls for its compiler; Temper's passes do that on graphs.
+torch_function_override = contextlib.nullcontext()
 
 
 def mark_sharding(tensor: Any, shard_spec: Any) -> None:

@@ -18,7 +18,11 @@ _OLD: dict[str, tuple[str, Any]] = {
     "enable_sharding": ("optimization_level", 2),
     "experimental_enable_weight_bfp8_conversion": ("experimental_weight_dtype", "bfp_bf8"),
 }
-_NO_EFFECT = ("enable_l1_interleaved",)
+# Options of some tt-xla that decide nothing here: ops choose their own compute configuration.
+_NO_EFFECT = (
+    "dst_full_sync_en", "enable_l1_interleaved", "enable_prettify", "math_approx_mode",
+    "packer_l1_acc",
+)  # fmt: skip
 _OFF = ("", "0", "false", "no", "none", "off")
 
 
@@ -30,7 +34,7 @@ def translate(options: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in options.items():
         plain = str(name).replace("-", "_")
         if plain in _NO_EFFECT:
-            note(f"option {plain}", f"the option {plain} of older tt-xla has no effect here")
+            note(f"option {plain}", f"the option {plain} of tt-xla has no effect here")
         elif plain in _OLD:
             today, meant = _OLD[plain]
             if str(value).lower() in _OFF:

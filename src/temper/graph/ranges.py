@@ -57,6 +57,8 @@ def wide_nodes(nodes: Iterable[Node], assumed: Mapping[str, Range]) -> set[Node]
                 known[node] = (0, 1)
             elif isinstance(first, torch.Tensor) and first.dtype in (torch.int32, torch.int16):
                 known[node] = INT32
+            elif isinstance(first, torch.Tensor) and first.dtype is torch.uint32:
+                known[node] = (0, 2**32 - 1)
             continue
         if node.op == "placeholder":
             known[node] = assumed.get(node.name, INT32)

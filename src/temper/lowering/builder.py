@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from temper.chips import Chip
+from temper.errors import CompileError
 from temper.graph.node import Node
 from temper.options import Options
 from temper.program import DRAM, HOST, Op, Program, Source, TensorSpec
@@ -29,6 +30,8 @@ DEVICE_FORMATS = {
     torch.int16: "int32",
     torch.int8: "int32",
     torch.uint8: "uint8",
+    torch.uint16: "uint16",
+    torch.uint32: "uint32",
 }
 
 
@@ -85,6 +88,11 @@ class Builder:
         chosen: str = self.options["activation_dtype"]
         if dtype.is_floating_point and chosen != "auto":
             return chosen
+        if dtype not in DEVICE_FORMATS:
+            raise CompileError(
+                f"the chip has no format for {str(dtype).removeprefix('torch.')}",
+                try_="int64, which is computed on the host where it leaves 32 bits",
+            )
         return DEVICE_FORMATS[dtype]
 
     def declare(

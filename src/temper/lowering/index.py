@@ -127,15 +127,43 @@ def take(b: Builder, x: Value, dims: list[int], ids: Value, name: str) -> Value:
     torch's rule puts them: in the place of adjacent ``dims``, else in front."""
     order, adjacent = _front(len(x.shape), dims)
     rest = [x.shape[d] for d in order[len(dims) :]]
-    table = reshape(
-        b, permute(b, x, order, name), (volume(x.shape) // max(1, volume(rest)), volume(rest)), name
-    )
+    width = volume(rest)
+    parts = _parts(width)
+    count = volume(x.shape) // max(1, width)
+    table = reshape(b, permute(b, x, order, name), (count * parts, width // parts), name)
     flat = reshape(b, b.plain(ids), (volume(ids.shape),), name)
-    rows = _embed(b, table, flat, (flat.shape[0], volume(rest)), x.dtype, name)
+    if parts > 1:
+        flat = _in_parts(b, flat, parts, name)
+    rows = _embed(b, table, flat, (flat.shape[0], width // parts), x.dtype, name)
     out = reshape(b, rows, (*ids.shape, *rest), name)
-    before, count = (min(dims) if adjacent else 0), len(ids.shape)
-    back = [*range(count, count + before), *range(count), *range(count + before, len(out.shape))]
+    before, places = (min(dims) if adjacent else 0), len(ids.shape)
+    back = [*range(places, places + before), *range(places),
+            *range(places + before, len(out.shape))]  # fmt: skip
     return permute(b, out, back, name)
+
+
+# A lookup holds 32 whole rows of its table in a core's SRAM, twice: 1 MB of float32 at this width.
+_WIDEST_ROW = 4096
+
+
+def _parts(width: int) -> int:
+    """Into how many equal parts a row is cut so that a lookup fits; 1 where none are equal."""
+    least = -(-width // _WIDEST_ROW)
+    return next((n for n in range(max(1, least), min(width, 4096) + 1) if width % n == 0), 1)
+
+
+def _in_parts(b: Builder, ids: Value, parts: int, name: str) -> Value:
+    """The places of all parts of these rows, side by side."""
+    shape = (ids.shape[0], parts)
+    first = b.emit(
+        "Unary", [ids], ids.shape, torch.int64, {"functions": [["mul", parts]]}, name=name
+    )
+    step = b.constant(torch.arange(parts)[None], "parts")
+    every = b.emit(
+        "BinaryNg", [reshape(b, first, (shape[0], 1), name), step], shape, torch.int64,
+        {"function": "add"}, name=name,
+    )  # fmt: skip
+    return reshape(b, every, (volume(shape),), name)
 
 
 def _front(rank: int, dims: list[int]) -> tuple[list[int], bool]:

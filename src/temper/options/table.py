@@ -111,7 +111,7 @@ OPTIONS: tuple[Option, ...] = (
     # --- options={} of tt-xla's torch.compile backend
     Option("tt_enable_torch_fx_fusion_pass", "bool", True,
            "fusion on the FX graph; ops of the program are fused by enable_fusing alone",
-           "tt-xla"),
+           "tt-xla", aliases=("tt_enable_fusion_passes",)),
     Option("tt_enable_composite_ops", "bool", True,
            "keep gelu, layer norm and the like whole", "tt-xla",
            without_effect="ops that the chip has are always kept whole"),

@@ -25,6 +25,8 @@ _DTYPES: dict[str, torch.dtype] = {
         "int16",
         "int8",
         "uint8",
+        "uint16",
+        "uint32",
         "bool",
         "complex64",
         "complex128",

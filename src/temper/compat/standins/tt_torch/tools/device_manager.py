@@ -15,6 +15,14 @@ __all__ = ["DeviceManager"]
 class DeviceManager:
     """Hands out the virtual chip."""
 
+    # What older tests look at once everything was released: nothing is ever held.
+    _parent: None = None
+    _devices: tuple[torch.device, ...] = ()
+
+    @staticmethod
+    def get_available_devices(**_: Any) -> list[torch.device]:
+        return [tt_device(None)]
+
     @staticmethod
     def get_num_available_devices() -> int:
         return 1
