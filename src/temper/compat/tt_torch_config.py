@@ -147,7 +147,7 @@ def backend(module: Any, example_inputs: Sequence[Any], options: Any = None, **_
         return run
 
     def unwatched(*inputs: Any) -> Any:
-        with _disable_current_modes():  # type: ignore[no-untyped-call]
+        with _disable_current_modes():
             return run(*inputs)
 
     return unwatched
