@@ -70,6 +70,48 @@ def test_unknown_ops_boards_formats_and_missing_cells_are_still_predicted(tmp_pa
     assert result.overall.predicted == len(rows)
 
 
+def test_rows_in_a_profilers_own_words_are_read_as_the_plain_ones(tmp_path: Path) -> None:
+    told = {
+        **GOOD,
+        "arch": "WORMHOLE_B0",
+        "op": "MATMUL",
+        "raw_op": "tt::tt_metal::Matmul",
+        "in0_pad": "1[1]x1[1]x1024[1000]x1024[1024]",
+        "in0_dtype": "DataType::BFLOAT16",
+        "in1_dtype": "bf16",
+        "in0_mem": "DEV_0_DRAM_INTERLEAVED",
+        "in1_layout": "Layout::TILE",
+    }
+    (plain,), _ = read(write(tmp_path / "plain.csv", [GOOD]))
+    (found,), _ = read(write(tmp_path / "told.csv", [told]))
+    assert (found.inputs, found.outputs, found.family) == (plain.inputs, plain.outputs, "matmul")
+    assert found.op.attrs["code"] == "Matmul"
+    (near,), _ = read(write(tmp_path / "near.csv", [{**told, "in0_mem": "DEV_0_L1_INTERLEAVED"}]))
+    assert near.inputs[0].memory.buffer == "sram"
+    (rows,), _ = read(write(tmp_path / "rows.csv", [{**told, "in0_layout": "Layout::ROW_MAJOR"}]))
+    assert rows.inputs[0].layout == "row_major"
+
+
+BROKEN = [
+    {"out0_mem": "L1_BLOCK_SHARDED", "out_shard_shape": "32x0"},
+    {"cores": "1e9"}, {"cores": "-3", "avail_cores": "-1"}, {"cores": "inf"},
+    {"per_core_M": "1e30", "in0_block_w": "-1"}, {"in0_pad": "1x1x0x32"},
+    {"op": "conv2d", "win_hw": "0x0", "groups": "-1", "conv_batch": "-1", "act_block_h": "-4"},
+    {"op": "concat", "misc": json.dumps({"dim": None})},
+    {"op": "concat", "misc": json.dumps({"dim": "last"})},
+    {"op": "sdpa_decode", "ctx": "1e30"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("broken", BROKEN, ids=" ".join)
+def test_broken_optional_cells_leave_a_sane_prediction(tmp_path: Path, broken) -> None:
+    result = evaluate(write(tmp_path / "rows.csv", [{**GOOD, **broken}]))
+    assert result.overall.predicted == 1
+    # The measured 60 us are met within a factor of a hundred: nothing took the cell at its word.
+    assert result.overall.bias is not None
+    assert -99 < result.overall.bias < 10_000
+
+
 def test_a_file_without_the_columns_is_refused(tmp_path: Path) -> None:
     file = write(tmp_path / "rows.csv", [{"op": "matmul", "time": "5"}])
     with pytest.raises(BadFileError, match="kernel_ns"):
@@ -115,7 +157,7 @@ def test_the_constants_meet_the_bars_on_sources_left_out() -> None:
 
     meta = constants().meta
     assert meta["held_out"]["median_ape"] <= 10
-    assert meta["held_out"]["p90_ape"] <= 46
+    assert meta["held_out"]["p90_ape"] <= 45
     assert meta["balanced"]["median_ape"] <= 13
     assert meta["balanced"]["p90_ape"] <= 60
     assert 0.77 <= meta["in_band"]["sources"] <= meta["in_band"]["rows"] <= 0.83

@@ -14,7 +14,7 @@ from temper.cost.bands import NOVELTY
 # Quantiles of the errors on left-out sources, by novelty. Farther from the rows few sources tell
 # how far others may lie, so their quantiles are taken wider: with these about 80% of the rows of a
 # source that had no part in fit and bands lie inside.
-QUANTILES = dict(zip(NOVELTY, ((0.11, 0.89), (0.08, 0.92), (0.07, 0.93)), strict=True))
+QUANTILES = dict(zip(NOVELTY, ((0.12, 0.88), (0.09, 0.91), (0.08, 0.92)), strict=True))
 FLOOR = 0.03  # log; repeats alone spread this far
 # Weight of errors from elsewhere, beside 1 for the same family, arch and novelty: they decide
 # where a group has few sources of its own.
@@ -23,7 +23,10 @@ _OTHER_ARCH, _OTHER_NOVELTY, _OTHER_FAMILY = 0.3, 0.05, 0.1
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors on left-out sources: logarithms of measured over modelled, and whose they are."""
+    """Errors on left-out sources: logarithms of measured over modelled, and whose they are.
+
+    Those of extrapolated rows are divided by what their band is widened.
+    """
 
     log: Any  # arrays of equal length
     family: Any
@@ -59,18 +62,23 @@ def quantiles(errors: Errors, family: str, arch: str, novelty: str) -> tuple[flo
     return float(min(low, -FLOOR)), float(max(high, FLOOR))
 
 
+def _bands(errors: Errors, family: str, arch: str) -> list[tuple[float, float]]:
+    """Log bands of one family and arch by novelty: what is farther is never better known."""
+    bands = [quantiles(errors, family, arch, novelty) for novelty in NOVELTY]
+    for i in (1, 2):
+        low, high = bands[i]
+        bands[i] = (min(low, bands[i - 1][0]), max(high, bands[i - 1][1]))
+    return bands
+
+
 def table(errors: Errors, groups: Iterable[tuple[str, str]]) -> dict[str, Any]:
     """Bands of each family and arch by novelty, as factors of the modelled time."""
     made: dict[str, Any] = {}
     for family, arch in groups:
-        bands = [quantiles(errors, family, arch, novelty) for novelty in NOVELTY]
-        # What is farther from the rows is never better known.
-        for i in (1, 2):
-            low, high = bands[i]
-            bands[i] = (min(low, bands[i - 1][0]), max(high, bands[i - 1][1]))
+        bands = zip(NOVELTY, _bands(errors, family, arch), strict=True)
         made.setdefault(family, {})[arch] = {
             novelty: [round(math.exp(low), 3), round(math.exp(high), 3)]
-            for novelty, (low, high) in zip(NOVELTY, bands, strict=True)
+            for novelty, (low, high) in bands
         }
     return made
 
@@ -81,11 +89,11 @@ def coverage(errors: Errors) -> Any:
     for source in np.unique(errors.source):
         index = np.flatnonzero(errors.source == source)
         others = errors.without(str(source))
-        known: dict[tuple[str, str, str], tuple[float, float]] = {}
+        known: dict[tuple[str, str], list[tuple[float, float]]] = {}
         for i in index:
-            key = (str(errors.family[i]), str(errors.arch[i]), str(errors.novelty[i]))
+            key = (str(errors.family[i]), str(errors.arch[i]))
             if key not in known:
-                known[key] = quantiles(others, *key)
-            low, high = known[key]
+                known[key] = _bands(others, *key)
+            low, high = known[key][NOVELTY.index(str(errors.novelty[i]))]
             inside[i] = low <= errors.log[i] <= high
     return inside

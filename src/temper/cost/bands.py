@@ -19,6 +19,10 @@ from temper.cost.records import OpCost
 
 Cell = tuple[int, int]  # logarithms to base 2 of size and cores
 NOVELTY = ("near", "same kernel", "other kernel")
+# Beyond what was measured on an architecture a band is this much wider (in logarithm).
+EXTRAPOLATED = 1.5
+# An op this many times larger than any measured one of its family is extrapolated.
+BEYOND = 8.0
 # Correlation of two ops' errors within one left-out source: two kernels of a family, one kernel.
 FAMILY_SHARE, KERNEL_SHARE = 0.10, 0.31
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from temper.cost import fit, sfpu
 from temper.cost.band_fit import Errors, coverage, table
-from temper.cost.bands import NOVELTY, seen
+from temper.cost.bands import BEYOND, EXTRAPOLATED, NOVELTY, seen
 from temper.cost.constants import FORMAT, SEPARATOR
-from temper.cost.families import POWER, physics
+from temper.cost.families import DEFAULT_POWER, POWER, physics
 from temper.cost.records import Physics
 from temper.cost.rows import Row
 from temper.cost.work import Work
@@ -43,6 +43,7 @@ class FittedFamily:
     held_out: fit.Array
     in_fit: fit.Array
     novelty: Sequence[str]  # of each row, for a fit without its source
+    extrapolated: Sequence[bool]  # the same
 
 
 def physics_of(rows: Sequence[Row]) -> list[Physics]:
@@ -77,7 +78,7 @@ def fit_family(
 ) -> FittedFamily:
     """Fit one family; then again without each source in turn, to see what unseen ones get."""
     terms = physics_of(rows)
-    power = POWER.get(name, POWER["other"])
+    power = POWER.get(name, DEFAULT_POWER)
     serial = tuple(sorted({n for p in terms for n in p.serial}))
     overlap = tuple(sorted({n for p in terms for n in p.overlap}))
     kernel_ns = [r.kernel_ns for r in rows]
@@ -117,22 +118,30 @@ def fit_family(
             held_out[index] = table.log_ns[index] - predict(
                 trees(part, source != left_out), part, index
             )
+    novelty, extrapolated = [NOVELTY[0]] * len(rows), [False] * len(rows)
+    if cross_validate:
+        novelty, extrapolated = _novelty(rows, terms)
     return FittedFamily(
         name, power, serial, overlap, whole, rows, table.variants, terms, held_out, in_fit,
-        _novelty(rows, terms) if cross_validate else [NOVELTY[0]] * len(rows),
+        novelty, extrapolated,
     )  # fmt: skip
 
 
-def _novelty(rows: Sequence[Row], terms: Sequence[Physics]) -> list[str]:
-    """How far each row is from those of all other sources."""
-    found = [NOVELTY[2]] * len(rows)
+def _novelty(rows: Sequence[Row], terms: Sequence[Physics]) -> tuple[list[str], list[bool]]:
+    """How far each row is from those of all other sources, and whether it is beyond them all."""
+    found, beyond = [NOVELTY[2]] * len(rows), [True] * len(rows)
     for arch, source in {(r.chip.arch, r.source) for r in rows}:
         same = [i for i, r in enumerate(rows) if r.chip.arch == arch]
-        others = seen(_place(terms[i]) for i in same if rows[i].source != source)
+        others = [terms[i] for i in same if rows[i].source != source]
+        cells = seen(map(_place, others))
+        kernels = Counter(t.variant[:1] for t in others)
+        largest = max((t.size for t in others), default=0.0)
         for i in same:
             if rows[i].source == source:
-                found[i] = others.novelty(*_place(terms[i]))
-    return found
+                found[i] = cells.novelty(*_place(terms[i]))
+                known = kernels[terms[i].variant[:1]] >= fit.MIN_ROWS
+                beyond[i] = not known or terms[i].size > BEYOND * largest
+    return found, beyond
 
 
 def _place(terms: Physics) -> tuple[tuple[str, ...], float, int]:
@@ -142,9 +151,12 @@ def _place(terms: Physics) -> tuple[tuple[str, ...], float, int]:
 def errors_of(fitted: Sequence[FittedFamily]) -> Errors:
     """All errors on left-out sources, for the bands."""
     return Errors.of([
-        (float(error), family.name, row.chip.arch, novelty, row.source)
+        (float(error) / (EXTRAPOLATED if far else 1.0), family.name, row.chip.arch, novelty,
+         row.source)
         for family in fitted
-        for error, row, novelty in zip(family.held_out, family.rows, family.novelty, strict=True)
+        for error, row, novelty, far in zip(
+            family.held_out, family.rows, family.novelty, family.extrapolated, strict=True
+        )
     ])  # fmt: skip
 
 

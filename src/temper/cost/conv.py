@@ -9,6 +9,7 @@ from temper.cost.data_movement import moved, route, share_ns
 from temper.cost.layout import TILIZE_CYCLES
 from temper.cost.records import Physics
 from temper.cost.work import CORE_GBPS, ISSUE_SRAM_NS, SHORT, Work, dram_bytes
+from temper.program.conv_config import even_split
 from temper.program.tensor import TILE, TILE_BYTES, ceil_div
 
 
@@ -35,10 +36,12 @@ def conv2d(work: Work) -> Physics:
     across = 1  # cores that share the rows of an output and split its channels
     inner = int(kernel[0])  # blocks of the depth: rows of the kernel, of each group of channels
     if sharding == "block":
-        across = int(work.attr("num_cores_c") or 0) or max(1, math.isqrt(cores))
-        if y.memory.grid and y.memory.grid[1] > 1:
+        if work.context.measured or not y.memory.grid:
+            across, along = _block_grid(work, mt, nt)
+            cores = across * along
+        else:
             across = min(y.memory.grid[0], cores)
-        along = int(work.attr("num_cores_nhw") or 0) or max(1, cores // across)
+            along = max(1, cores // across)
         mine_n = ceil_div(nt, across)
         high = math.ceil(mt / along)
         inner *= across
@@ -91,6 +94,16 @@ def conv2d(work: Work) -> Physics:
         size=2.0 * mt * nt * kt * 32768,
         matrix_ns=work.products_ns(float(mt * nt * kt), phases, cores),
     )
+
+
+def _block_grid(work: Work, mt: int, nt: int) -> tuple[int, int]:
+    """Cores along channels and along rows as ttnn spreads them, where a row names no grid."""
+    grid = work.chip.grid
+    across = even_split(nt, int(work.attr("num_cores_c") or 0) or grid[0])
+    told = work.context.cores
+    if told and told < work.available:
+        return min(across, told), max(1, told // across)
+    return across, even_split(mt, int(work.attr("num_cores_nhw") or 0) or grid[1])
 
 
 def halo(work: Work) -> Physics:

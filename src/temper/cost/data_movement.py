@@ -188,6 +188,12 @@ def gather(work: Work) -> Physics:
     return moved(work, "gather_scatter", work.y)
 
 
+# What a core takes to look at one number, how many of them for each result are few, and the
+# formats that positions come in.
+SCAN_NS, FEW = 25.0, 64
+INTEGERS = frozenset({"uint32", "int32", "uint16"})
+
+
 def generic(work: Work) -> Physics:
     """Any op that no family knows: bytes, pages and tiles of everything it touches.
 
@@ -201,6 +207,10 @@ def generic(work: Work) -> Physics:
     parts = list(zip(tensors, shares, strict=True)) if len(tensors) > 1 else [(largest, 1.0)]
     size = float(sum(s.size_bytes * part for s, part in parts))
     in_dram = float(sum(s.size_bytes * part for s, part in parts if s.memory.buffer == "dram"))
+    # A few integers made of many numbers are places that were searched for, one by one.
+    many = math.prod(work.x.shape) if work.y.format in INTEGERS else 0
+    searched = max(0, many - FEW * math.prod(work.y.shape))
+    tiles = sum(s.tiles * part for s, part in parts)
     return Physics(
         "other",
         (work.code, route(work)),
@@ -209,7 +219,8 @@ def generic(work: Work) -> Physics:
         {
             "dram": work.dram_ns(in_dram),
             "noc": sum(share_ns(work, s, cores, s.pages * part) for s, part in parts),
-            "compute": work.cycles_ns(sum(s.tiles * part for s, part in parts) / cores * 100.0),
+            "compute": work.cycles_ns(max(tiles / cores, min(tiles, 1.0)) * 100.0),
+            "noc_scan": searched / cores * SCAN_NS,
         },
         size=size,
     )

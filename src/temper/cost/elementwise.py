@@ -63,8 +63,9 @@ def _stream(
         cores = _likely_grid(y, cores)
     per_core = units / cores
     rounds = -(-int(units) // cores)
+    # A small operand is read again for other tiles; each core needs a page of it at least.
     reads = sum(
-        rounds * work.page_ns(spec) * min(1.0, spec.pages / max(units, 1.0))
+        max(1.0, rounds * min(1.0, spec.pages / max(units, 1.0))) * work.page_ns(spec)
         for spec in inputs
         if kind_of_memory(spec) != "sharded"
     )

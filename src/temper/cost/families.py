@@ -72,8 +72,10 @@ PHYSICS: Mapping[str, Callable[[Work], Physics]] = {
 POWER = {
     "matmul": 4.0, "heads": 3.0, "interleaved_to_sharded": 3.0, "conv2d": 1.5, "unary": 1.5,
     "reshape": 1.5, "transpose": 1.5, "rmsnorm": 1.5, "reduce": 1.5, "sdpa": 1.5, "slice": 1.2,
-    "tilize": 1.2, "typecast": 1.2, "binary": 2.5, "other": 2.0,
+    "tilize": 1.2, "typecast": 1.2, "embedding": 1.2, "binary": 2.5,
+    "fill_pad": 3.0, "repeat": 3.0, "rope": 1.2, "move": 1.2, "other": 1.2,
 }  # fmt: skip
+DEFAULT_POWER = 2.0
 
 
 def family_of(work: Work) -> str:

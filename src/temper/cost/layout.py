@@ -143,9 +143,23 @@ def reshape(work: Work) -> Physics:
             "noc": out_share * work.page_ns(y) + in_share * work.page_ns(x),
             "noc_pairs": out_share * pairs * work.page_ns(x) * 4 if tiled else 0.0,
             "noc_rows": lines * 25.0,
+            "noc_pieces": 0.0 if tiled or x.layout == "tile" else _pieces_ns(x, y, cores),
         },
         size=float(y.size_bytes),
     )
+
+
+# A piece of a row: the wait for it, and the copy of a byte by a core where rows do not line up.
+PIECE_NS, BYTE_NS = 200.0, 5.0
+
+
+def _pieces_ns(x: TensorSpec, y: TensorSpec, cores: int) -> float:
+    """Rows cut or joined: no two cores share a row of either side, and pieces come one by one."""
+    short, long = sorted((x.shape[-1] if x.shape else 1, y.shape[-1] if y.shape else 1))
+    rows = math.ceil(math.prod(y.shape) / max(1, long))
+    size = short * x.element_bytes
+    piece_ns = PIECE_NS + (size * BYTE_NS if size % 16 else 0.0)
+    return math.ceil(rows / cores) * ceil_div(long, max(1, short)) * piece_ns
 
 
 def _lines(work: Work, rows: float, cores: int) -> float:
@@ -180,6 +194,8 @@ def permute(work: Work) -> Physics:
         else:
             kind = "WH" if dims[-2:] == [last, last - 1] else "columns"
     base = _shuffle(work, "permute", kind)
+    if work.y.layout == "row_major":
+        return _blocks(work, base, work.x.shape[dims[-1]] if kind in ("WH", "columns") else 0)
     # Cores share the output, whose padding may make it many times the input's size or a part.
     y, cores = work.y, base.cores
     overlap = {
@@ -191,6 +207,27 @@ def permute(work: Work) -> Physics:
         overlap["compute"] = work.cycles_ns(math.ceil(y.tiles / cores) * SHUFFLE_CYCLES)
         if base.overlap["noc_lines"]:
             overlap["noc_lines"] = _lines(work, rows_of(y), cores) * work.page_ns(work.x, 32)
+    return replace(base, overlap=overlap)
+
+
+def _blocks(work: Work, base: Physics, along: int) -> Physics:
+    """Rows whose elements become columns: read and written in blocks of 32 by 32.
+
+    ``along`` is the length of the dimension that becomes the innermost; 0 where rows stay whole.
+    A block reads a piece of each of its rows and writes a piece of each of its columns.
+    """
+    x, y = work.x, work.y
+    wide = max(1, x.shape[-1] if x.shape else 1)
+    reads = rows_of(x) * ceil_div(wide, TILE) if along else rows_of(x)
+    writes = rows_of(y) * ceil_div(along, TILE) if along else rows_of(y)
+    mine = math.ceil((reads + writes) / base.cores)
+    overlap = {
+        **base.overlap,
+        "noc_out": 0.0,
+        "noc_lines": mine * work.page_ns(x, 32),
+        "dram_rows": work.requests_ns(x, reads),
+        "dram_out": work.requests_ns(y, writes) / 2,
+    }
     return replace(base, overlap=overlap)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from temper.chips import CHIPS, Chip, get
 from temper.cost import host, matmul, neighbours
+from temper.cost.bands import BEYOND, EXTRAPOLATED
 from temper.cost.constants import Factors, Family, constants
 from temper.cost.families import physics
 from temper.cost.records import Context, OpCost, Physics, ProgramCost
@@ -22,10 +23,6 @@ _BOUND = {
     "skew": "launch", "first": "launch", "cores": "launch", "blocks": "noc", "unpack": "compute",
     "pack": "compute",
 }  # fmt: skip
-# Beyond what was measured on an architecture the band is this much wider (in logarithm).
-_EXTRAPOLATED = 1.5
-# An op this many times larger than any measured one of its family is extrapolated.
-_BEYOND = 8.0
 
 
 def estimate_op(
@@ -87,7 +84,7 @@ def _estimate(
     terms = timed.terms
     table = constants().family(terms.family, chip.arch)
     low, high = table.bands[table.seen.novelty(terms.variant, terms.size, terms.cores)]
-    widen = _EXTRAPOLATED if timed.extrapolated else 1.0
+    widen = EXTRAPOLATED if timed.extrapolated else 1.0
     moved = sum(map(dram_bytes, inputs)) + sum(map(dram_bytes, outputs))
     vector_ns = terms.overlap.get("sfpu", 0.0) + terms.serial.get("sfpu", 0.0)
     busy = {
@@ -132,7 +129,7 @@ def _timed(work: Work) -> _Timed:
     least_ns, limit = roofline(terms, work.chip)
     if least_ns > kernel_ns:
         kernel_ns, bound = least_ns, limit
-    beyond = terms.size > _BEYOND * table.largest
+    beyond = terms.size > BEYOND * table.largest
     extrapolated = (
         not factors.near or beyond or (terms.family, work.chip.arch) not in fitted.families
     )

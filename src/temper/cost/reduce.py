@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
-from temper.cost.data_movement import route, share_ns
+from temper.cost.data_movement import SCAN_NS, route, share_ns
 from temper.cost.records import Physics
 from temper.cost.work import SHORT, Work, kind_of_memory, letter
 from temper.program.tensor import TILE, ceil_div
@@ -71,6 +72,16 @@ def softmax(work: Work) -> Physics:
     # Files of 2025 and before name the stable form; ttnn's default has been stable since.
     told = misc.get("numeric_stable", work.attr("numeric_stable") and not work.attr("older"))
     stable = str(told).lower() == "true"
+    base = _softmax(work, lines, passes, stable)
+    # Maximum, sum and scale of a line wait for each other, however few tiles it has.
+    phases = math.ceil(lines / base.cores) * (LINE_CYCLES * (2.5 if stable else 1.0))
+    return replace(base, serial={**base.serial, "lines": work.cycles_ns(phases)})
+
+
+LINE_CYCLES = 2400.0
+
+
+def _softmax(work: Work, lines: float, passes: float, stable: bool) -> Physics:
     exp = work.chip.architecture.exp_tile_cycles
     cycles = exp + 150.0 + (exp + 300.0 if stable else 0.0)  # the maximum is found first
     variant = ("stable" if stable else "plain", route(work))
@@ -95,7 +106,7 @@ def topk(work: Work) -> Physics:
     if "ArgMax" in work.code or work.op.kind == "ArgMax":
         elements = float(math.prod(x.shape)) if x.shape else 1.0
         cores = work.cores(elements / 64)
-        scan = elements / cores * 25.0
+        scan = elements / cores * SCAN_NS
         return Physics(
             "topk",
             ("argmax", letter(x)),

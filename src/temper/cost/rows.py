@@ -11,7 +11,7 @@ from typing import Any
 
 from temper.chips import ARCHITECTURES, CHIPS, Chip
 from temper.cost.records import Context
-from temper.cost.row_attributes import FORMATS, attributes, cell, numeric, sizes_in
+from temper.cost.row_attributes import attributes, cell, count, format_of, numeric, sizes_in
 from temper.errors import BadFileError
 from temper.program.op import Op
 from temper.program.tensor import BLOCK_FORMATS, DRAM, SRAM, Memory, TensorSpec, ceil_div
@@ -120,8 +120,7 @@ def convert_row(row: Mapping[str, Any], number: int = 0) -> Row:
     if not SHORTEST_NS <= measured <= LONGEST_NS:
         raise ValueError(f"kernel_ns {measured:g} is absurd; is it in nanoseconds?")
     chip = _chip(arch, cell(row, "board"))
-    cores = int(numeric(row, "cores") or 0)
-    available = int(numeric(row, "avail_cores") or 0)
+    cores, available = (_cores(row, name) for name in ("cores", "avail_cores"))
     spread_over = cores or available or chip.compute_cores
     inputs = tuple(
         s for p in ("in0", "in1", "in2") if (s := _spec(row, p, spread_over)) is not None
@@ -131,7 +130,7 @@ def convert_row(row: Mapping[str, Any], number: int = 0) -> Row:
         if not inputs:
             raise ValueError("no tensor shape")
         out = inputs[0]
-    family = cell(row, "op") or "other"
+    family = cell(row, "op").lower() or "other"
     low, high = numeric(row, "kernel_ns_p10"), numeric(row, "kernel_ns_p90")
     spread = (high - low) / 2 / measured if low and high and high >= low else None
     traced = {"true": True, "false": False}.get(cell(row, "traced").lower())
@@ -142,13 +141,20 @@ def convert_row(row: Mapping[str, Any], number: int = 0) -> Row:
         inputs,
         (out,),
         chip,
-        Context(max(cores, 0), max(available, 0), traced, measured=True),
+        Context(cores, available, traced, measured=True),
         measured,
         spread,
         _weight(row) * (UNKNOWN_GRID if _grid_unknown(row, family, out, cores, available) else 1.0),
     )
 
 
+def _cores(row: Mapping[str, Any], name: str) -> int:
+    """Cores that a row names; 0 for none, and for more than any chip has."""
+    told = count(row, name)
+    return told if told <= _MOST_CORES else 0
+
+
+_MOST_CORES = 2 * max(chip.compute_cores for chip in CHIPS.values())
 # Elementwise rows on shards of an unknown grid: their time says little about a core's work.
 UNKNOWN_GRID = 0.05
 _ELEMENTWISE = frozenset({"unary", "binary", "ternary", "typecast", "copy"})
@@ -163,9 +169,9 @@ def _grid_unknown(
 
 
 def _weight(row: Mapping[str, Any]) -> float:
-    """Kernels change: rows of 2026 count fully, older and derived ones less."""
+    """Kernels change: rows of 2026 count fully; older, undated and derived ones less."""
     date = cell(row, "date")
-    weight = 1.0 if not date or date >= "2026" else 0.5
+    weight = 1.0 if date >= "2026" else 0.5
     quality = cell(row, "quality")
     if quality.startswith("ci_target"):
         weight *= 0.5
@@ -203,26 +209,27 @@ def _spec(row: Mapping[str, Any], prefix: str, cores: int) -> TensorSpec | None:
 def _make_spec(
     shape: tuple[int, ...], dtype: str, layout: str, memory: str, cores: int, shard: str
 ) -> TensorSpec:
-    fmt = FORMATS.get(dtype.upper(), "bfloat16")
-    rows = layout.upper().startswith("ROW") and fmt not in BLOCK_FORMATS
+    fmt = format_of(dtype)
+    told = layout.upper()
+    rows = ("ROW" in told or told == "RM") and fmt not in BLOCK_FORMATS
     plain = TensorSpec(shape, fmt, "row_major" if rows else "tile")
     return plain.with_memory(_memory(plain, memory.upper(), cores, shard))
 
 
 def _memory(spec: TensorSpec, text: str, cores: int, shard: str) -> Memory:
     """Files name the kind of memory but hold no grid of inputs: spread over the cores that ran."""
-    buffer = "sram" if text.startswith("L1") else "dram"
+    buffer = "sram" if "L1" in text else "dram"
     if "SHARDED" not in text:
         return SRAM if buffer == "sram" else DRAM
     sharding = next((s for s in ("height", "width", "block") if s.upper() in text), "height")
     height, width = spec.physical_2d
-    count = max(1, cores if buffer == "sram" else 8)
+    shards = max(1, cores if buffer == "sram" else 8)
     sizes = sizes_in(shard)
-    if len(sizes) == 2:
-        count = max(1, ceil_div(height, sizes[0]) * ceil_div(width, sizes[1]))
+    if len(sizes) == 2 and all(sizes):
+        shards = max(1, ceil_div(height, sizes[0]) * ceil_div(width, sizes[1]))
         piece = (sizes[0], sizes[1])
     elif sharding == "width":
-        piece = (height, ceil_div(width, count))
+        piece = (height, ceil_div(width, shards))
     else:
-        piece = (ceil_div(height, count), width)
-    return Memory(buffer, sharding, (count, 1), piece)  # type: ignore[arg-type]
+        piece = (ceil_div(height, shards), width)
+    return Memory(buffer, sharding, (shards, 1), piece)  # type: ignore[arg-type]
