@@ -11,6 +11,7 @@ import torch
 
 import temper
 from temper.frontdoor.language.programs import StepKind, build_step
+from temper.frontdoor.language.reorder import build_reorder
 from temper.frontdoor.language.step import layer_shapes
 from temper.options import resolve
 from temper.program import Program
@@ -56,6 +57,10 @@ def _programs(model: Any, options: dict[str, Any]) -> Iterator[Program]:
     layers = layer_shapes(model)
     for kind in (StepKind(USERS, 128, 64), StepKind(USERS, 128, choose=True)):
         yield build_step(model, layers, kind, resolve(options)).program
+    if model.config.model_type == "llama":
+        yield build_step(model, layers, StepKind(1, 128), resolve(options)).program
+        shapes = {f"cache.{name}_0": torch.Size((USERS, 4, 128, 32)) for name in ("keys", "values")}
+        yield build_reorder(shapes, torch.bfloat16, resolve(options), "llama").program
 
 
 _CASES = [(family, chip, 2) for family in ("llama", "gpt2", "gemma2", "mixtral", "t5")

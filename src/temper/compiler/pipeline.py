@@ -27,6 +27,7 @@ from temper.lowering.legalise import legalise
 from temper.options import Options, resolve
 from temper.passes import GRAPH_PASSES, PROGRAM_PASSES, PassReport, run_passes
 from temper.passes.draft import Draft
+from temper.placement.exact_products import exact_products
 from temper.placement.place import place_with_report
 from temper.placement.report import PlacementReport
 from temper.program import Program, verify
@@ -130,6 +131,8 @@ def build(captured: Captured, options: Options, *, cached: bool = False) -> Buil
         verify(placed)
         if key:
             cache.put(key, placed)
+    if placed.state and not options.explicit("math_fidelity"):
+        placed = exact_products(placed, chips.get(options["chip"]))
     clock.lap("place")
     return Built(placed, captured, options, reports, stages, placement)
 

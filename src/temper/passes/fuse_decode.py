@@ -7,6 +7,8 @@ the join after attention are the chip's two head ops for decoding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import fx
 
@@ -33,28 +35,52 @@ def fuse_decode(captured: Captured, options: Options) -> int:
         return 0
     hits = sum(_rotate_behind_turn(graph, n) for n in list(graph.nodes))
     hits += sum(_cancel_turn(n) for n in list(graph.nodes))
+    graph.eliminate_dead_code()  # rotations in front of a turn read the layers no more
     for node in steps:
         hits += _split(graph, node) + _join(graph, node)
     graph.eliminate_dead_code()
     return hits
 
 
-def _swaps(node: object) -> bool:
+def _swaps(found: object) -> bool:
     """Whether a node exchanges the two middle ones of four dimensions."""
-    if is_node(node) and node.target is aten.permute.default:  # type: ignore[attr-defined]
-        return [int(d) % 4 for d in node.args[1]] == [0, 2, 1, 3]  # type: ignore[attr-defined]
-    if not is_node(node) or node.target is not aten.transpose.int:  # type: ignore[attr-defined]
+    if not is_node(found):
         return False
-    return sorted(d % 4 for d in node.args[1:3]) == [1, 2] and node.meta["val"].dim() == 4  # type: ignore[attr-defined]
+    node: Node = found
+    if node.target is aten.permute.default:
+        return [int(d) % 4 for d in node.args[1]] == [0, 2, 1, 3]
+    if node.target in _VIEWS:
+        before, after = node.args[0].meta["val"].shape, node.meta["val"].shape
+        return _one_in_the_middle(after) and list(before) == _turned(after)
+    if node.target is not aten.transpose.int or node.meta["val"].dim() != 4:
+        return False
+    return sorted(d % 4 for d in node.args[1:3]) == [1, 2]
+
+
+def _one_in_the_middle(shape: Sequence[int]) -> bool:
+    """One user or one head: the turn of both is a view like any other, and may be spelled so."""
+    return len(shape) == 4 and 1 in shape[1:3]
+
+
+def _turned(shape: Sequence[int]) -> list[int]:
+    return [int(shape[d]) for d in (0, 2, 1, 3)]
 
 
 def _rotate_behind_turn(graph: fx.Graph, node: Node) -> int:
-    if node.target is not rotary_embedding or not _swaps(node.args[0]):
+    if node.target is not rotary_embedding:
+        return 0
+    x, shape = node.args[0], node.meta["val"].shape
+    if not (_swaps(x) or _one_in_the_middle(shape)):
         return 0
     if not node.users or not all(_swaps(user) for user in node.users):
         return 0
-    x = node.args[0].args[0]
     with graph.inserting_before(node):
+        if _swaps(x):
+            x = x.args[0]
+        else:
+            view = graph.call_function(aten.reshape.default, (x, _turned(shape)))
+            inherit(view, x, x.meta["val"].reshape(_turned(shape)))
+            x = view
         turned = []
         for table in node.args[1:3]:
             one = graph.call_function(aten.transpose.int, (table, 1, 2))

@@ -7,7 +7,7 @@ each user's tokens lie at slots 0, 1, 2, ..., so that a position is all that att
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -40,6 +40,7 @@ class Conversation:
         self.seen = torch.zeros(users, 0, dtype=torch.bool)
         self.held: Store | None = None  # contents while another conversation is on the device
         self.live: Store | None = None  # the device's own tensors while this one is
+        self.reorder: Callable[[torch.Tensor], None] | None = None  # on the device, while live
 
     @property
     def lengths(self) -> torch.Tensor:
@@ -101,12 +102,14 @@ class Conversation:
 
     def select(self, users: torch.Tensor) -> None:
         """Other users in the place of these: beams, repeats, a part of the batch."""
+        if torch.equal(users, torch.arange(self.users)):
+            return
+        if len(users) == self.users and self.live is not None and self.reorder is not None:
+            self.reorder(users)
+            self.seen = self.seen[users]
+            return
         store = {path: tensor[users] for path, tensor in self.store.items()}
         self.seen = self.seen[users]
-        if len(users) == self.users:
-            for path, tensor in store.items():
-                self.store[path].copy_(tensor)
-            return
         self.users, self.held, self.live = len(users), store, None
 
     def grow(self, capacity: int) -> None:

@@ -48,9 +48,9 @@ def tables(model: torch.nn.Module, length: int) -> Iterator[None]:
 
 def call_angles(model: torch.nn.Module, position_ids: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """What the rotary modules that look at a call's longest position give for it: step inputs."""
-    found = [m for m in model.modules() if _is_rotary(m) and _grows(m)]
-    if not found:
+    if not looks_at_calls(model):
         return ()
+    found = [m for m in model.modules() if _is_rotary(m) and _grows(m)]
     dtype = next(p.dtype for p in model.parameters() if p.is_floating_point())
     like = torch.zeros((), dtype=dtype)
     made: list[torch.Tensor] = []
@@ -59,6 +59,11 @@ def call_angles(model: torch.nn.Module, position_ids: torch.Tensor) -> tuple[tor
             for kind in _kinds(module):
                 made.extend(module.forward(like, position_ids, **_named(kind)))
     return tuple(made)
+
+
+def looks_at_calls(model: torch.nn.Module) -> bool:
+    """Whether any rotary module's angles depend on the longest position of a call."""
+    return any(_is_rotary(m) and _grows(m) for m in model.modules())
 
 
 def _is_rotary(module: torch.nn.Module) -> bool:

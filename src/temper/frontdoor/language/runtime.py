@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -13,13 +14,8 @@ from temper.compiler.pipeline import Built
 from temper.errors import UsageError
 from temper.frontdoor.language.checked import agrees, step_error
 from temper.frontdoor.language.conversation import Conversation, attach, conversation_of
-from temper.frontdoor.language.programs import (
-    StepKind,
-    bucket,
-    build_step,
-    rounded_capacity,
-)
-from temper.frontdoor.language.rotary import call_angles
+from temper.frontdoor.language.programs import StepKind, bucket, build_step
+from temper.frontdoor.language.rotary import call_angles, looks_at_calls
 from temper.frontdoor.language.runner import StepRunner
 from temper.frontdoor.language.step import LayerShape, layer_shapes
 from temper.frontdoor.loaded import LoadedGraph
@@ -50,7 +46,12 @@ class LanguageRuntime(StepRunner):
         def build() -> Built:
             return build_step(self.model, self.layers, kind, self.options, self.named)
 
-        return self.run(kind, text, build, *inputs, *call_angles(self.model, inputs[1]))
+        angles = call_angles(self.model, inputs[1]) if self._angles_vary else ()
+        return self.run(kind, text, build, *inputs, *angles)
+
+    @cached_property
+    def _angles_vary(self) -> bool:
+        return looks_at_calls(self.model)
 
     # --- caches -----------------------------------------------------------------------------
 
@@ -81,7 +82,7 @@ class LanguageRuntime(StepRunner):
         whole = [x for x in cache.layers if not getattr(x, "is_sliding", False)]
         static = bool(whole) and all(isinstance(x, StaticLayer) for x in whole)
         asked = max(x.max_cache_len for x in whole) if static else self.capacity(length)
-        made = Conversation(self.layers, users, rounded_capacity(asked), self.dtype, fixed=static)
+        made = Conversation(self.layers, users, self.slots(users, asked), self.dtype, fixed=static)
         made.limit = asked if static else made.capacity
         filled = int(cache.get_seq_length())
         if filled:
@@ -148,7 +149,7 @@ class LanguageRuntime(StepRunner):
                 try_=["a StaticCache with a larger max_cache_len", "a DynamicCache"],
             )
         if needed > text.capacity:
-            text.grow(rounded_capacity(self.capacity(needed)))
+            text.grow(self.slots(text.users, self.capacity(needed)))
 
     def _positions(
         self, text: Conversation, real: torch.Tensor, given: torch.Tensor | None, length: int

@@ -14,7 +14,7 @@ from temper.capture.capture import capture
 from temper.compiler.pipeline import Built, build
 from temper.errors import UsageError
 from temper.frontdoor.language.conversation import Conversation, attach, conversation_of
-from temper.frontdoor.language.programs import bucket, named_by_model, rounded_capacity
+from temper.frontdoor.language.programs import bucket, named_by_model
 from temper.frontdoor.language.runner import StepRunner
 from temper.frontdoor.language.seq2seq_step import Seq2SeqStep, decoder_shapes
 from temper.frontdoor.language.step import STATE, LayerShape
@@ -54,7 +54,7 @@ class Seq2SeqRuntime(StepRunner):
             if text.total + length > text.capacity:
                 if text.fixed:
                     raise UsageError(f"the cache holds {text.limit} tokens")
-                text.grow(rounded_capacity(self.capacity(text.total + length)))
+                text.grow(self.slots(users, self.capacity(text.total + length)))
             mask = _additive(attention_mask, encoded, text.source)
             if text.total == 0:
                 logits = self._first(text, decoder_input_ids, mask, encoded)
@@ -83,7 +83,7 @@ class Seq2SeqRuntime(StepRunner):
         static = bool(own.layers) and all(isinstance(x, StaticLayer) for x in own.layers)
         asked = max(x.max_cache_len for x in own.layers) if static else self.capacity(length)
         source = bucket(encoded.shape[1], 1 << 30) if self._padded else encoded.shape[1]
-        made = Conversation(self._layers, users, rounded_capacity(asked), self.dtype,
+        made = Conversation(self._layers, users, self.slots(users, asked), self.dtype,
                             fixed=static, source=source)  # fmt: skip
         made.limit = asked if static else made.capacity
         made.source_length = encoded.shape[1]
