@@ -108,3 +108,18 @@ def test_products_of_a_step_are_whole_where_that_costs_nothing_and_nobody_chose(
     assert cut() <= {"HiFi3", "HiFi4"}
     assert cut(math_fidelity="ttnn_default") == {"HiFi2"}
     assert "HiFi2" in cut(experimental_weight_dtype="bfp_bf8")
+
+
+def test_a_turn_of_many_tokens_is_read_at_once_with_what_came_before() -> None:
+    net = model("llama")
+    compiled = temper.compile(net)
+    turns = [prompt(1, 20)["input_ids"], _NEXT, prompt(1, 12)["input_ids"], _NEXT]
+    caches = [DynamicCache(), DynamicCache()]
+    calls = []
+    for turn in turns:
+        got, wanted = (_logits(m, turn, c) for m, c in zip((compiled, net), caches, strict=True))
+        torch.testing.assert_close(got, wanted, rtol=0.05, atol=0.1)
+        calls.append(sum(graph.stats.calls for graph in compiled.loaded))
+    assert calls == [1, 2, 3, 4]  # the twelve are one call
+    keys = [cache.layers[1].keys for cache in caches]
+    torch.testing.assert_close(keys[0], keys[1], rtol=0.05, atol=0.05)

@@ -38,6 +38,7 @@ class Conversation:
         self.source = self.source_length = source  # slots of an encoder's result, and those filled
         self.limit = capacity  # what the user asked for, before it was rounded up
         self.seen = torch.zeros(users, 0, dtype=torch.bool)
+        self.read_ids = torch.zeros(2, users, 0, dtype=torch.long)  # tokens and their positions
         self.held: Store | None = None  # contents while another conversation is on the device
         self.live: Store | None = None  # the device's own tensors while this one is
         self.reorder: Callable[[torch.Tensor], None] | None = None  # on the device, while live
@@ -51,6 +52,23 @@ class Conversation:
     def total(self) -> int:
         """Length of the text with its padding, as transformers counts it."""
         return int(self.seen.shape[1])
+
+    @property
+    def remembered(self) -> bool:
+        """Whether all tokens of the text are known, not their keys and values alone."""
+        return self.read_ids.shape[1:] == self.seen.shape
+
+    def append(self, ids: torch.Tensor, places: torch.Tensor, real: torch.Tensor) -> None:
+        """More tokens were read, (users, length) each."""
+        if self.remembered:
+            self.read_ids = torch.cat([self.read_ids, torch.stack([ids, places])], dim=2)
+        self.seen = torch.cat([self.seen, real], dim=1)
+
+    def cut(self, length: int) -> None:
+        """Only the first tokens stay."""
+        if self.remembered:
+            self.read_ids = self.read_ids[:, :, :length]
+        self.seen = self.seen[:, :length]
 
     @property
     def store(self) -> Store:
@@ -106,11 +124,16 @@ class Conversation:
             return
         if len(users) == self.users and self.live is not None and self.reorder is not None:
             self.reorder(users)
-            self.seen = self.seen[users]
+            self._select_tokens(users)
             return
         store = {path: tensor[users] for path, tensor in self.store.items()}
-        self.seen = self.seen[users]
+        self._select_tokens(users)
         self.users, self.held, self.live = len(users), store, None
+
+    def _select_tokens(self, users: torch.Tensor) -> None:
+        if self.remembered:
+            self.read_ids = self.read_ids[:, users]
+        self.seen = self.seen[users]
 
     def grow(self, capacity: int) -> None:
         """More slots for everyone."""
@@ -165,14 +188,13 @@ class DeviceLayer(CacheLayerMixin):  # type: ignore[no-untyped-call]
     # One layer does for all what transformers asks of each.
 
     def reset(self) -> None:
-        self._conversation.seen = self._conversation.seen[:, :0]
+        self._conversation.cut(0)
 
     def crop(self, tokens_to_remove: int) -> None:
         if tokens_to_remove > 0:
             raise UsageError("crop takes a negative number: how many tokens to remove")
         if self._index == 0:
-            kept = self._conversation.total + tokens_to_remove
-            self._conversation.seen = self._conversation.seen[:, : max(0, kept)]
+            self._conversation.cut(max(0, self._conversation.total + tokens_to_remove))
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
         if self._index == 0:
