@@ -6,6 +6,7 @@ import pytest
 
 from temper.chips import get
 from temper.program import Op, Program, TensorSpec
+from temper.program.group_norm_config import group_norm_buffers
 from temper.program.simulate import walk
 from temper.program.stored import map_bytes
 
@@ -19,6 +20,10 @@ from temper.program.stored import map_bytes
         ((1, 1, 256, 32), (2, 8, 2, 256), 128),
         ((8, 128, 768), (1024, 12, 64), 512),
         ((1, 1, 4096, 512), (1, 64, 32768), 1024),
+        ((1, 1, 2704, 32), (4, 26, 26, 32), 1536),
+        ((4, 32, 26, 26), (4, 32, 676), 2560),
+        ((100, 3), (4, 5, 15), 832),
+        ((4, 100), (25, 16), 640),
     ],
 )
 def test_the_map_of_a_reshape_is_as_long_as_ttnn_s(
@@ -46,3 +51,23 @@ def test_a_grouped_convolution_s_weight_is_spread_to_a_dense_matrix() -> None:
     program = Program("p", "n150", values, (use,), (), ("x",), {"w": "w"}, const_ops=(prepare,))
     # 9*64 rows and 64 columns are 36 tiles, three of each of 12 banks.
     assert walk(program, get("n150")).resident["p"] == 3 * 2048
+
+
+@pytest.mark.parametrize(
+    ("shape", "groups", "affine", "read_off"),
+    [
+        ((1, 1, 4096, 64), 8, 2, 256_000),
+        ((1, 1, 4096, 64), 8, 0, 251_904),
+        ((2, 1, 1024, 128), 32, 2, 141_312),
+        ((1, 1, 4096, 320), 32, 2, 505_856),
+        ((1, 1, 64, 1280), 32, 2, 75_776),
+        ((1, 1, 131_072, 64), 8, 0, 940_032),
+    ],
+)
+def test_buffers_of_a_group_norm_are_ttnn_s(
+    shape: tuple[int, ...], groups: int, affine: int, read_off: int
+) -> None:
+    assert group_norm_buffers(TensorSpec(shape), groups, affine, get("n150")) == read_off
+    if groups == 8 and not affine and shape[2] == 4096:
+        wide = TensorSpec(shape, "float32")
+        assert group_norm_buffers(wide, groups, affine, get("n150")) == 497_664

@@ -235,7 +235,8 @@ def _host_weights(program: Program) -> Program:
     for op in program.ops:
         for name in op.inputs:
             readers.setdefault(name, set()).add(op.kind)
-    raw = [n for n in program.weights if readers.get(n) == {"PrepareConvWeight"}]
+    fixed = [*program.weights, *(n for op in program.const_ops for n in op.outputs)]
+    raw = [n for n in fixed if readers.get(n) == {"PrepareConvWeight"}]
     if not raw:
         return program
     values = dict(program.values)

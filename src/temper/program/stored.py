@@ -7,30 +7,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from temper.chips import Chip
+from temper.program.group_norm_config import as_tile_rows
 from temper.program.program import Program
 from temper.program.tensor import TILE, TensorSpec, ceil_div, is_view, round_up
 
 _FACE = 16
-_SEGMENT_BYTES, _MAP_ALIGN = 16, 128
-# Tiles of a result that are looked at for the longest map: the pattern repeats long before.
-_TILES_SEEN = 64
+_SEGMENT_BYTES = 16
+_MAP_ALIGN = 16  # ttnn adds the remainder by this number of runs to them
+# Tiles of a result that are looked at for the longest map, spread over all of them.
+_TILES_SEEN = 256
+Numbers = NDArray[np.int64]
 
 
 def dense_weights(program: Program) -> dict[str, TensorSpec]:
-    """Prepared weights as ttnn stores them: those of groups spread to dense matrices, and whole
-    tiles of channels where the image's shards divide the channels."""
+    """Weights as ttnn stores them: those of grouped convolutions spread to dense matrices, whole
+    tiles of channels where the image's shards divide the channels, those of group norms as rows."""
     found = {}
-    for op in program.ops:
-        if op.kind != "Conv2d" or op.attr("groups") != 1:
-            continue
-        spec = program.spec(op.inputs[1])
-        channels, positions = op.attr("in_channels"), math.prod(op.attr("kernel"))
-        divided = program.spec(op.inputs[0]).memory.sharding in ("block", "width")
-        if divided and channels % TILE and spec.shape[-2] == positions * channels:
-            shape = (*spec.shape[:-2], positions * round_up(channels, TILE), spec.shape[-1])
-            found[op.inputs[1]] = replace(spec, shape=shape)
     for op in (*program.const_ops, *program.ops):
         groups = op.attr("groups") if op.kind == "PrepareConvWeight" else 1
         if groups > 1:
@@ -41,7 +39,17 @@ def dense_weights(program: Program) -> dict[str, TensorSpec]:
             else:
                 shape = (*outer, rows * groups, columns)
             found[op.outputs[0]] = replace(spec, shape=shape)
-    return found
+    for op in (op for op in program.ops if op.kind == "Conv2d"):
+        name = op.inputs[1]
+        spec = found.get(name, program.spec(name))
+        channels, positions = op.attr("in_channels"), math.prod(op.attr("kernel"))
+        divided = program.spec(op.inputs[0]).memory.sharding in ("block", "width")
+        if divided and channels % TILE and spec.shape[-2] == positions * channels:
+            shape = (*spec.shape[:-2], positions * round_up(channels, TILE), spec.shape[-1])
+            found[name] = replace(spec, shape=shape)
+    affine = {n for op in program.ops if op.kind == "GroupNorm" for n in op.inputs[1:]}
+    affine -= {n for op in program.ops if op.kind != "GroupNorm" for n in op.inputs}
+    return found | {name: as_tile_rows(program.spec(name)) for name in affine}
 
 
 def reshape_maps(program: Program, chip: Chip) -> dict[str, int]:
@@ -64,29 +72,43 @@ def reshape_maps(program: Program, chip: Chip) -> dict[str, int]:
     return found
 
 
+@lru_cache(maxsize=4096)
 def map_bytes(before: TensorSpec, after: TensorSpec) -> int:
     """Bytes of the map of one tile of the result: its runs of values that lie together before.
 
-    Exact where rows are whole faces of a tile; up to 15% short where they are not.
+    Every tile has room for the longest map. A map has the same number of runs for each tile that
+    it reads, so that the tile with the most sets it.
     """
     batch, height, width = after.matrix
-    columns = before.matrix[2]
-    longest = 0
-    for tile in range(min(_TILES_SEEN, batch * ceil_div(height, TILE) * ceil_div(width, TILE))):
-        tile_row, across = divmod(tile, ceil_div(width, TILE))
-        image, down = divmod(tile_row, ceil_div(height, TILE))
-        rows = range(down * TILE, min(height, (down + 1) * TILE))
-        runs = 1 if len(rows) < TILE else 0  # the padding below
-        for row in rows:
-            for start in range(across * TILE, min(width, (across + 1) * TILE), _FACE):
-                first = (image * height + row) * width + start
-                last = first + min(_FACE, width - start)
-                runs += 1 + _breaks(last, columns) - _breaks(first + 1, columns)
-        longest = max(longest, runs)
-    return round_up(longest * _SEGMENT_BYTES, _MAP_ALIGN)
+    across, down = ceil_div(width, TILE), ceil_div(height, TILE)
+    seen = np.unique(np.linspace(0, batch * down * across - 1, _TILES_SEEN).astype(np.int64))
+    image, place = np.divmod(seen, down * across)
+    rows = (place // across * TILE)[:, None, None] + np.arange(TILE)[:, None]
+    columns = (place % across * TILE)[:, None, None] + np.arange(TILE)
+    tile, row, column = np.nonzero((rows < height) & (columns < width))
+    position = (image[tile] * height + rows[tile, row, 0]) * width + columns[tile, 0, column]
+    _, source_height, source_width = before.matrix
+    outer, source_column = np.divmod(position, source_width)
+    source_image, source_row = np.divmod(outer, source_height)
+    source_across, source_down = ceil_div(source_width, TILE), ceil_div(source_height, TILE)
+    read = (source_image * source_down + source_row // TILE) * source_across
+    read += source_column // TILE
+    begins = np.ones(len(tile), bool)
+    begins[1:] = (
+        (np.diff(tile) != 0)
+        | (np.diff(read) != 0)
+        | (np.diff(_in_tile(source_row, source_column)) != 1)
+        | (np.diff(_in_tile(row, column)) != 1)
+    )
+    sources = int(read.max()) + 1
+    pairs, runs = np.unique(tile[begins] * sources + read[begins], return_counts=True)
+    _, first, tiles_read = np.unique(pairs // sources, return_index=True, return_counts=True)
+    longest = int((np.maximum.reduceat(runs, first) * tiles_read).max())
+    return _SEGMENT_BYTES * (longest + longest % _MAP_ALIGN)
 
 
-def _breaks(position: int, columns: int) -> int:
-    """Places before a position where a row or a face of a tile begins."""
-    rows, rest = divmod(position, columns)
-    return rows * ceil_div(columns, _FACE) + ceil_div(rest, _FACE)
+def _in_tile(row: Numbers, column: Numbers) -> Numbers:
+    """Where a value lies in its tile: faces of 16 by 16, one after the other."""
+    row, column = row % TILE, column % TILE
+    face = row // _FACE * (TILE // _FACE) + column // _FACE
+    return np.asarray((face * _FACE + row % _FACE) * _FACE + column % _FACE)

@@ -124,6 +124,14 @@ class TensorSpec:
         return replace(self, memory=memory)
 
 
+def turned_by_transpose(rank: int, first: int, second: int) -> bool:
+    """Whether ttnn's transpose has a kernel for two axes of tiles: neighbours among the last four.
+
+    Others change places by a permute.
+    """
+    return rank <= 4 and abs(first % rank - second % rank) == 1
+
+
 def is_view(before: TensorSpec, after: TensorSpec) -> bool:
     """Whether a reshape between the two moves nothing: the same pages in the same order."""
     same = (before.format, before.layout, before.memory) == (

@@ -6,6 +6,7 @@ from typing import Any
 
 from temper.chips import Chip
 from temper.program.compute_config import compute_attrs
+from temper.program.group_norm_config import group_norm_buffers
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.shared import COMPUTE, same_shape
 from temper.program.tensor import TILE, TILE_BYTES, TensorSpec, ceil_div, round_up
@@ -90,6 +91,10 @@ def _sharded_norm(x: TensorSpec, layer: bool, partial: int, tile_affine: int) ->
     )
 
 
+def _group_norm_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
+    return group_norm_buffers(inputs[0], op.attr("groups"), len(inputs) - 1, chip)
+
+
 def _batch_norm_buffers(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> int:
     """Two tiles of every operand and result, and one of each between them."""
     return 3 * sum(TILE_BYTES[spec.format] for spec in (*inputs, *outputs))
@@ -131,6 +136,7 @@ register(
         "GroupNormDeviceOperation",
         ("x", "weight?", "bias?"),
         {"groups": 1, "eps": 1e-5, "operands": ["x"], **COMPUTE},
+        buffers=_group_norm_buffers,
     ),
     # x (N, C, H, W)
     OpKind(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from temper.chips import get
 from temper.program import Op, Program, TensorSpec
+from temper.program.group_norm_config import as_tile_rows
 from temper.program.simulate import resharded_inside, resident_values, storage
-from temper.program.tensor import TILE
 from temper.targets.fold import sent_values
 from temper.targets.ttnn import (
     table_data,  # noqa: F401  (each module registers its rows)
@@ -43,7 +42,8 @@ class Upload:
     """A tensor that the host gives: a constant, or an input of every call.
 
     ``value`` names the value of the program whose numbers it holds, ``shape`` how they are laid
-    out. One that stays on the host is handed to ttnn's preparation.
+    out. One that stays on the host is handed to ttnn's preparation. ``state`` is the name under
+    which programs share it, for what they change.
     """
 
     name: str
@@ -51,6 +51,7 @@ class Upload:
     shape: tuple[int, ...]
     spec: TensorSpec
     on_host: bool = False
+    state: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ def upload_json(upload: Upload) -> dict[str, Any]:
         "value": upload.value,
         "shape": list(upload.shape),
         "on_host": upload.on_host,
+        "state": upload.state,
         "dtype": to_json(dtype(spec.format)),
         "layout": to_json(layout(spec.layout)),
         "memory": to_json(memory_config(spec)),
@@ -212,7 +214,8 @@ class _Planner:
         spec = program.spec(name)
         readers = [program.ops[i] for i in self.readers.get(name, [])]
         if name in program.state:
-            self.made.constants.append(Upload(name, name, spec.shape, spec))
+            path = program.state[name]
+            self.made.constants.append(Upload(name, name, spec.shape, spec, state=path))
             return
         kinds = {op.kind for op in readers}
         maker = self.const_maker.get(name)
@@ -229,8 +232,7 @@ class _Planner:
         if all(op.kind in _CONVOLUTIONS and op.inputs.index(name) == 2 for op in readers):
             return  # a bias, with its convolution
         if kinds == {"GroupNorm"}:  # rows of a tile's width
-            rows = (1, 1, math.prod(spec.shape) // TILE, TILE)
-            spec = replace(spec, shape=rows, layout="row_major")
+            spec = as_tile_rows(spec)
         self.made.constants.append(Upload(name, name, spec.shape, spec))
 
     def _consumer(self, prepare: Op) -> Op:
@@ -248,7 +250,7 @@ class _Planner:
             self.made.constants.append(
                 Upload(raw, maker.inputs[0], raw_weight_shape(row.op), spec, on_host=True)
             )
-            self._setup(row, weight, prepare_weight(row, raw), raw)
+            self._setup(row, weight, prepare_weight(row, Ref(raw)), raw)
         if len(row.names) < 3:
             return row
         bias = {row.names[2]: self._bias(row, row.names[2])}
@@ -354,7 +356,12 @@ class _Planner:
         consumer = self._consumer(op)
         if consumer.kind in _CONVOLUTIONS:
             names = (self._given(consumer.inputs[0]), *consumer.inputs[1:])
-            return prepare_weight(OpRow(consumer, self.program, self.chip, names), op.inputs[0])
+            given: Make | Ref = Ref(op.inputs[0])
+            if op.inputs[0] in self.maker:  # ttnn prepares what the host gives it
+                shaped = Make("ttnn.reshape", (given, list(raw_weight_shape(consumer))))
+                rows = Make("ttnn.to_layout", (shaped, layout("row_major")))
+                given = Make("ttnn.from_device", (rows,))
+            return prepare_weight(OpRow(consumer, self.program, self.chip, names), given)
         spec = row.out
         raw = f"{op.outputs[0]}__host"
         self.made.constants.append(Upload(raw, op.outputs[0], spec.shape, spec, on_host=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from temper.program.group_norm_config import group_norm_blocks, group_norm_grid
 from temper.program.matmul_config import (
     DRAM_SHARDED,
     MULTI_CORE,
@@ -174,27 +175,14 @@ def group_norm(row: OpRow) -> Make:
         for index, name in enumerate(row.attr("operands"))
         if name != "x"
     }
-    grid = group_norm_grid(row)
+    grid = group_norm_grid(row.inputs[0], row.attr("groups"), row.chip)
     kwargs |= {
         "num_groups": row.attr("groups"), "epsilon": float(row.attr("eps")), "inplace": False,
         "core_grid": Make("ttnn.CoreGrid", kwargs={"y": grid[1], "x": grid[0]}),
         "memory_config": row.memory, "compute_kernel_config": compute_config(row),
-        "num_out_blocks": -1,
+        "num_out_blocks": group_norm_blocks(row.inputs[0]),
     }  # fmt: skip
     return Make("ttnn.group_norm", (row.ref(0),), kwargs)
-
-
-def group_norm_grid(row: OpRow) -> tuple[int, int]:
-    """Cores of a group norm over DRAM: columns divide the groups, rows divide the tile rows."""
-    channels, groups = row.inputs[0].shape[-1], row.attr("groups")
-    rows = row.inputs[0].physical_2d[0] // TILE
-    across = max(
-        x
-        for x in range(1, row.chip.grid[0] + 1)
-        if channels % x == 0 and (channels // x) % TILE == 0 and groups % x == 0
-    )
-    down = max(y for y in range(1, row.chip.grid[1] + 1) if rows % y == 0)
-    return across, down
 
 
 _REDUCTIONS = {"sum", "mean", "max", "min", "prod", "var", "std"}

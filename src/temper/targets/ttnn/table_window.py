@@ -96,12 +96,12 @@ def upsample(row: OpRow) -> Make:
     return Make("ttnn.upsample", (row.ref(0), scale), kwargs)
 
 
-def prepare_weight(row: OpRow, weight: str) -> Make:
+def prepare_weight(row: OpRow, weight: Make | Ref) -> Make:
     """ttnn's own preparation of a convolution's weight, from the host's raw one."""
     transposed = row.op.kind == "ConvTranspose2d"
     function = "prepare_conv_transpose2d_weights" if transposed else "prepare_conv_weights"
     kwargs = _preparation(row)
-    kwargs |= {"weight_tensor": Ref(weight), "weights_format": "IOHW" if transposed else "OIHW",
+    kwargs |= {"weight_tensor": weight, "weights_format": "IOHW" if transposed else "OIHW",
                "has_bias": len(row.names) > 2}  # fmt: skip
     return Make(f"ttnn.{function}", (), kwargs)
 
