@@ -99,5 +99,20 @@ def segformer() -> Made:
     return t.SegformerForSemanticSegmentation(config), (torch.randn(1, 3, 64, 64, dtype=BF16),), {}
 
 
+def efficientnet() -> Made:
+    t = _transformers()
+    config = t.EfficientNetConfig(
+        width_coefficient=1.0, depth_coefficient=1.0, hidden_dim=1280, image_size=64,
+        in_channels=[32, 16, 24], out_channels=[16, 24, 80], kernel_sizes=[3, 3, 5],
+        strides=[1, 2, 2], num_block_repeats=[1, 2, 1], expand_ratios=[1, 6, 6],
+        depthwise_padding=[],
+    )  # fmt: skip
+    return (
+        t.EfficientNetForImageClassification(config),
+        (torch.randn(1, 3, 64, 64, dtype=BF16),),
+        {},
+    )
+
+
 FAMILIES = {f.__name__: f for f in (mnist, unet, resnet, bert, vit, llama_prefill, llama_decode,
-                                    segformer)}  # fmt: skip
+                                    segformer, efficientnet)}  # fmt: skip

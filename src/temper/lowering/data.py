@@ -12,6 +12,7 @@ from temper.graph.node import Node
 from temper.lowering.builder import Builder, Value, volume
 from temper.lowering.elementwise import result
 from temper.lowering.registry import lowers
+from temper.program.tensor import turned_by_transpose
 
 aten = torch.ops.aten
 _MAX = 2**31 - 1
@@ -69,7 +70,7 @@ def lower_permute(b: Builder, node: Node) -> Value:
 
 
 def permute(b: Builder, x: Value, dims: list[int], name: str) -> Value:
-    """A transpose where two dimensions swap, else a permute; nothing for the identity."""
+    """A transpose where two neighbours swap, else a permute; nothing for the identity."""
     rank = len(dims)
     if dims == list(range(rank)):
         return x
@@ -79,7 +80,7 @@ def permute(b: Builder, x: Value, dims: list[int], name: str) -> Value:
     x = b.plain(x)
     shape = tuple(x.shape[d] for d in dims)
     moved = [i for i, d in enumerate(dims) if i != d]
-    if len(moved) == 2:
+    if len(moved) == 2 and turned_by_transpose(rank, *moved):
         return b.emit(
             "Transpose",
             [x],

@@ -38,6 +38,7 @@ class _Legaliser:
             "ArgMax": self._argmax,
             "Repeat": self._repeat,
             "Unary": self._unary,
+            "BinaryNg": self._binary,
             "Softmax": self._softmax,
             "Reduce": self._reduce,
             "Concat": self._concat,
@@ -114,13 +115,37 @@ class _Legaliser:
         """A chain keeps the format of its operand."""
         before, after = self.values[op.inputs[0]], self.values[op.outputs[0]]
         if before.format == after.format:
-            return None
+            return self._scaled(op, "functions")
         if before.format in INTEGER_FORMATS and after.format not in INTEGER_FORMATS:
             cast = self._fresh(op.inputs[0], "cast", replace(before, format=after.format))
             first = Op("Typecast", op.inputs, (cast,), {}, op.source)
             return [first, replace(op, inputs=(cast,))]
         made = self._fresh(op.outputs[0], "exact", replace(after, format=before.format))
         return [replace(op, outputs=(made,)), Op("Typecast", (made,), op.outputs, {}, op.source)]
+
+    def _binary(self, op: Op) -> list[Op] | None:
+        return self._scaled(op, "post")
+
+    def _scaled(self, op: Op, attribute: str) -> list[Op] | None:
+        """A chain multiplies floats: integers are multiplied by ops of their own."""
+        functions = list(op.attr(attribute))
+        spec = self.values[op.outputs[0]]
+        whole = all(self.values[n].format in INTEGER_FORMATS for n in (*op.inputs, *op.outputs))
+        if not whole or all(function[0] != "mul" for function in functions):
+            return None
+        at = next(i for i, function in enumerate(functions) if function[0] == "mul")
+        made, source = [], op.inputs[0]
+        if op.kind != "Unary" or at:
+            source = self._fresh(op.outputs[0], "unscaled", spec)
+            made.append(replace(op.with_attrs(**{attribute: functions[:at]}), outputs=(source,)))
+        scale = {"function": "mul", "scalar": functions[at][1]}
+        rest = functions[at + 1 :]
+        scaled = self._fresh(op.outputs[0], "scaled", spec) if rest else op.outputs[0]
+        made.append(Op("BinaryNg", (source,), (scaled,), scale, op.source))
+        if rest:
+            last = Op("Unary", (scaled,), op.outputs, {"functions": rest}, op.source)
+            made += self._scaled(last, "functions") or [last]
+        return made
 
     def _softmax(self, op: Op) -> list[Op] | None:
         """Sums are wider inside; one rounding is at the end."""
@@ -166,10 +191,21 @@ class _Legaliser:
         return [*ragged[:-1], made, *casts]
 
     def _argmax(self, op: Op) -> list[Op]:
-        """Places come as unsigned rows."""
+        """Places come as unsigned rows. The smallest is the largest of the negative; integers, and
+        places among all values, are looked for in rows."""
+        before, name = self.values[op.inputs[0]], op.inputs[0]
+        first: list[Op] = []
+        if not op.attr("largest"):
+            name = self._fresh(name, "negative", before)
+            first.append(Op("Unary", op.inputs, (name,), {"functions": [["neg"]]}, op.source))
+        if before.layout == "tile" and (before.format in INTEGER_FORMATS or op.attr("dim") is None):
+            rows = self._fresh(name, "rows", replace(before, layout="row_major"))
+            first.append(Op("Untilize", (name,), (rows,), {}, op.source))
+            name = rows
+        op = replace(op.with_attrs(largest=True), inputs=(name,))
         spec = replace(self.values[op.outputs[0]], format="uint32", layout="row_major")
         made, casts = self._as_given(op, 0, spec)
-        return [made, *casts]
+        return [*first, made, *casts]
 
     def _as_given(self, op: Op, place: int, given: TensorSpec) -> tuple[Op, list[Op]]:
         """The op with a result as ttnn gives it, and what makes the planned one of it."""
@@ -285,7 +321,7 @@ class _Legaliser:
     def _concat(self, op: Op) -> list[Op] | None:
         specs = [self.values[name] for name in op.inputs]
         dim = op.attr("dim") % max(1, len(specs[0].shape))
-        if any(s.layout != "tile" for s in specs) or dim != len(specs[0].shape) - 2:
+        if any(s.layout != "tile" for s in specs) or dim < len(specs[0].shape) - 2:
             return None
         if all(s.shape[dim] % TILE == 0 for s in specs) or not _can_be_rows(specs[0]):
             return None

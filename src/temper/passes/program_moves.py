@@ -18,7 +18,7 @@ from temper.program import DRAM, Op, TensorSpec
 from temper.program.index_map import IndexMap
 from temper.program.index_moves import Move, moves, moves_cut_last
 from temper.program.row_table import RowTable, as_rows
-from temper.program.tensor import SRAM, TILE, Layout
+from temper.program.tensor import SRAM, TILE, Layout, turned_by_transpose
 
 # Formats that exist in rows as well as in tiles.
 _ROWED = frozenset({"bfloat16", "float32", "int32", "uint32"})
@@ -91,7 +91,7 @@ def _described(step: Move, rank: int) -> tuple[str, Mapping[str, Any]]:
         ends = tuple(b + n for b, n in zip(step.values, step.shape, strict=True))
         return "Slice", {"begins": step.values, "ends": ends, "steps": (1,) * rank}
     turned = [i for i, d in enumerate(step.values) if i != d]
-    if len(turned) == 2:
+    if len(turned) == 2 and turned_by_transpose(rank, *turned):
         return "Transpose", {"dims": tuple(i - rank for i in turned)}
     return "Permute", {"dims": step.values}
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from temper.chips import get
 from temper.program import Op, Program, TensorSpec
 from temper.program.conv_config import skips_halo
-from temper.program.tensor import INTEGER_FORMATS, TILE, ceil_div, is_view
+from temper.program.tensor import (
+    INTEGER_FORMATS,
+    TILE,
+    ceil_div,
+    is_view,
+    turned_by_transpose,
+)
 
 
 def device_codes(program: Program, op: Op) -> list[str]:
@@ -79,4 +85,4 @@ _SCALAR_UNARY = frozenset({"pow", "maximum", "minimum", "fmod", "remainder"})
 
 def _swaps_two(dims: list[int]) -> bool:
     moved = [i for i, d in enumerate(dims) if d % len(dims) != i]
-    return len(moved) == 2
+    return len(moved) == 2 and turned_by_transpose(len(dims), *moved)
