@@ -22,7 +22,7 @@ from temper.frontdoor.profiled import CONST_EVAL, LOAD, CallRecorder
 from temper.program.trace_size import check_region, trace_bytes
 from temper.record import recorder
 from temper.targets.choose import choose
-from temper.targets.protocol import Load, LoadedProgram, Phase, phase_of
+from temper.targets.protocol import Load, LoadedProgram, Phase, State, phase_of
 from temper.targets.virtual.program_cache import PROGRAM_CACHE
 from temper.torch_device.device import host_view, is_tt, wrap
 
@@ -76,11 +76,9 @@ class CallStats:
 class LoadedGraph:
     """Runs one compiled graph; calls are safe from several threads."""
 
-    def __init__(
-        self, built: Built, index: int = 0, state: dict[str, torch.Tensor] | None = None
-    ) -> None:
+    def __init__(self, built: Built, index: int = 0, state: State | None = None) -> None:
         self.built = built
-        self.state = {} if state is None else state  # what the program changes, by name
+        self.state = State() if state is None else state  # what the program changes, by name
         self.program = built.program
         self.stats = CallStats(stages=dict(built.stages))
         options = built.options

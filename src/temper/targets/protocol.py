@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import torch
 
@@ -12,10 +12,48 @@ from temper.cost import ProgramCost
 from temper.options import Options
 from temper.program import Program
 
+if TYPE_CHECKING:
+    from _collections_abc import dict_items, dict_values
+
 Timing = Literal["modelled", "measured"]
 # A first call uploads, const-evaluates and builds programs. With a trace the second call records
 # it and every later one replays it; without, every later call is warm.
 Phase = Literal["first", "warm", "capture", "replay"]
+
+
+class State(dict[str, torch.Tensor]):
+    """What programs change (caches), by name, in the host form of its format.
+
+    A device with memory of its own sets ``newer`` when it has changed the values; whoever looks
+    at them here has them fetched first. What the host writes, the device takes at its next call.
+    """
+
+    newer: Callable[[], None] | None = None
+    device: object = None  # what the target remembers of it
+
+    def fetch(self) -> None:
+        """Bring the device's values here, where they are newer."""
+        newer, self.newer = self.newer, None
+        if newer is not None:
+            newer()
+
+    def on_host(self, name: str) -> torch.Tensor:
+        """The host's tensor, whatever the device holds."""
+        return super().__getitem__(name)
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        self.fetch()
+        return super().__getitem__(name)
+
+    def items(self) -> dict_items[str, torch.Tensor]:
+        """As of a dict, fetched."""
+        self.fetch()
+        return super().items()
+
+    def values(self) -> dict_values[str, torch.Tensor]:
+        """As of a dict, fetched."""
+        self.fetch()
+        return super().values()
 
 
 @dataclass(frozen=True)
@@ -23,8 +61,7 @@ class Load:
     """What a target is given: a placed program and the host's tensors that belong to it.
 
     ``weights`` holds host tensors by parameter path; they live on the device from ``prepare`` on.
-    ``state`` holds what the program changes (caches), by name, in the host form of its format;
-    programs that are given the same mapping share it, and what is missing starts as zeros.
+    Programs that are given the same ``state`` share it; what is missing in it starts as zeros.
     ``output_dtypes`` are the torch dtypes that ``run`` returns.
     """
 
@@ -33,7 +70,7 @@ class Load:
     output_dtypes: Sequence[torch.dtype | None]
     options: Options
     exact_accumulation: bool = False
-    state: dict[str, torch.Tensor] = field(default_factory=dict)
+    state: State = field(default_factory=State)
     notes: Mapping[str, str] = field(default_factory=dict)  # for people: the model's name
 
 

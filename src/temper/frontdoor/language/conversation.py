@@ -15,9 +15,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache, Dynam
 
 from temper.errors import UsageError
 from temper.frontdoor.language.step import CROSS, STATE, LayerShape
-
-# A tensor of the device in its host form, by name (Program.state).
-Store = dict[str, torch.Tensor]
+from temper.targets.protocol import State as Store
 
 
 class Conversation:
@@ -87,12 +85,12 @@ class Conversation:
     def empty(self, users: int, capacity: int) -> Store:
         """Zeros for all keys and values, of the text and of an encoder's result."""
         sizes = [("", capacity), *([(CROSS, self.source)] if self.source else [])]
-        return {
-            f"{STATE}.{prefix}{name}_{index}": torch.zeros(users, layer.heads, slots, depth)
+        return Store(
+            (f"{STATE}.{prefix}{name}_{index}", torch.zeros(users, layer.heads, slots, depth))
             for prefix, slots in sizes
             for index, layer in enumerate(self.layers)
             for name, depth in (("keys", layer.key_depth), ("values", layer.value_depth))
-        }
+        )
 
     def read(self, name: str, index: int) -> torch.Tensor | None:
         """Keys or values of a layer in the user's layout, padding as zeros."""
@@ -126,7 +124,7 @@ class Conversation:
             self.reorder(users)
             self._select_tokens(users)
             return
-        store = {path: tensor[users] for path, tensor in self.store.items()}
+        store = Store((path, tensor[users]) for path, tensor in self.store.items())
         self._select_tokens(users)
         self.users, self.held, self.live = len(users), store, None
 

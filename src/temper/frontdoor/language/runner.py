@@ -12,12 +12,13 @@ import torch
 
 from temper import clock
 from temper.compiler.pipeline import Built
-from temper.frontdoor.language.conversation import Conversation, Store
+from temper.frontdoor.language.conversation import Conversation
 from temper.frontdoor.language.entry import StepEntry
 from temper.frontdoor.language.programs import rounded_capacity
 from temper.frontdoor.language.reorder import build_reorder, order_rows
 from temper.frontdoor.loaded import LoadedGraph
 from temper.options import Options
+from temper.targets.protocol import State as Store
 
 # A cache takes slots that are compiled for where they are at most so many times what it needs.
 _SHARED = 4
@@ -104,7 +105,7 @@ class StepRunner:
             store = self._stores[key] = conversation.store
         else:
             if current is not None:
-                current.held = {path: tensor.clone() for path, tensor in store.items()}
+                current.held = Store((path, tensor.clone()) for path, tensor in store.items())
                 current.live = None
             for path, tensor in conversation.store.items():
                 store[path].copy_(tensor)

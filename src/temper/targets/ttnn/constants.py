@@ -17,20 +17,14 @@ def evaluate(
     program: Program,
     weights: Mapping[str, torch.Tensor],
     plan: CallPlan,
-    state: Mapping[str, torch.Tensor] | None = None,
 ) -> dict[str, np.ndarray[Any, Any]]:
     """The numbers of every constant that the plan uploads, by value name.
 
     Const-eval runs in float32 on the host, as for the virtual chip. Weights that ttnn prepares
-    are given raw. State starts as ``state`` has it, by the name of its tensor, else as zeros.
+    are given raw. State is no constant.
     """
-    held = {}
-    for name, path in program.state.items():
-        given = (state or {}).get(path)
-        shape = program.spec(name).shape
-        held[name] = np.zeros(shape, np.float32) if given is None else _array(given)
     wanted = dict.fromkeys(upload.value for upload in plan.constants)
-    names = [name for name in wanted if name not in held]
+    names = [name for name in wanted if name not in program.state]
     run_time = {out for op in program.ops if op.kind == "PrepareConvWeight" for out in op.outputs}
     late = tuple(
         op for op in program.ops if op.kind == "PrepareConvWeight" and set(op.outputs) & set(names)
@@ -38,13 +32,14 @@ def evaluate(
     const_ops = (*program.const_ops, *late) if run_time & set(names) else program.const_ops
     part = program.replace(ops=(), inputs=(), const_ops=const_ops, outputs=tuple(names), state={})
     values = Executor(part, weights).run([])
-    return held | {name: _array(value) for name, value in zip(names, values, strict=True)}
+    return {name: array_of(value) for name, value in zip(names, values, strict=True)}
 
 
-def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    if tensor.is_floating_point():
-        return tensor.to(torch.float32).contiguous().numpy()
-    return tensor.to(torch.int32).contiguous().numpy()
+def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """A tensor as the worker takes it: float32, or int32."""
+    plain = tensor.detach()
+    kind = torch.float32 if plain.is_floating_point() else torch.int32
+    return plain.to(kind).contiguous().numpy()
 
 
 def host_op_runner(program: Program) -> Callable[[int, list[Any]], list[Any]]:
@@ -55,7 +50,7 @@ def host_op_runner(program: Program) -> Callable[[int, list[Any]], list[Any]]:
         if index not in made:
             made[index] = Executor(alone(program, program.ops[index]), {})
         results = made[index].run([torch.from_numpy(np.array(a)) for a in operands])
-        return [_array(result) for result in results]
+        return [array_of(result) for result in results]
 
     return run
 

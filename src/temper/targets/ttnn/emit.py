@@ -15,7 +15,7 @@ from temper.options import Options
 from temper.program import Program
 from temper.program.tensor_file import dump
 from temper.targets.fold import fold_inputs
-from temper.targets.ttnn.constants import evaluate
+from temper.targets.ttnn.constants import array_of, evaluate
 from temper.targets.ttnn.script import script
 from temper.targets.ttnn.target import plan_of
 from temper.targets.virtual.executor import Executor
@@ -34,7 +34,7 @@ def emit(
 
     With ``inputs`` their outputs are computed on the virtual chip for the script's ``--check``.
     """
-    plan = plan_of(program, options)
+    plan = plan_of(program, options, traceable=True)
     if plan.host_ops:
         kinds = sorted({str(program.ops[i].attr("target")) for i in plan.host_ops})
         raise CompileError(
@@ -49,12 +49,13 @@ def emit(
         text = text.replace(f'"{name}.safetensors"', f'"{prefix}{name}.safetensors"')
     written = [folder / file, folder / f"{prefix}weights.safetensors"]
     write_text(written[0], text)
-    _write(written[1], evaluate(program, weights, plan))
+    empty = {name: np.zeros(program.spec(name).shape, np.float32) for name in program.state}
+    _write(written[1], evaluate(program, weights, plan) | empty)
     if inputs is not None:
-        sent = fold_inputs(program, [_array(t) for t in inputs])
+        sent = fold_inputs(program, [array_of(t) for t in inputs])
         arrays = {upload.value: array for upload, array in zip(plan.inputs, sent, strict=True)}
         results = Executor(program, weights).run(inputs)
-        outputs = {name: _array(t) for name, t in zip(program.outputs, results, strict=True)}
+        outputs = {name: array_of(t) for name, t in zip(program.outputs, results, strict=True)}
         written += [folder / f"{prefix}{kind}.safetensors" for kind in ("inputs", "outputs")]
         _write(written[2], arrays)
         _write(written[3], outputs)
@@ -64,9 +65,3 @@ def emit(
 def _write(path: Path, arrays: Mapping[str, Any]) -> None:
     with replacing(path) as file:
         file.write(dump(arrays))
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
-    plain = tensor.detach()
-    kind = torch.float32 if plain.is_floating_point() else torch.int32
-    return plain.to(kind).contiguous().numpy()

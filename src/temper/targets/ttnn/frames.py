@@ -38,6 +38,8 @@ def send(channel: Any, message: dict[str, Any], arrays: Sequence[Any] = ()) -> N
         for array in plain:
             if array.nbytes:
                 channel.sendall(array.data.cast("B"))
+    except TimeoutError:
+        raise
     except OSError as error:
         raise Closed(str(error)) from None
 

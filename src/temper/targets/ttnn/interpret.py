@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+State = tuple[dict[str, Any], Any]  # an upload of a plan, and its tensor on the device
+
 
 class Refused(Exception):
     """ttnn refused a call, or gave another tensor than planned; ``step`` is the plan's step."""
@@ -37,6 +39,7 @@ class Interpreter:
         self.plan = plan
         self.values: dict[str, Any] = {}
         self.addresses: dict[str, int] = {}  # where inputs were written
+        self.state: dict[str, State] = {}  # what programs share and change, by name
         self.observe: Any = None
         self.host_op: Any = None  # called with a step and its operands for ops of the host
 
@@ -71,7 +74,8 @@ class Interpreter:
     def tensor(self, upload: dict[str, Any], data: Any) -> Any:
         """A tensor of the plan from numbers of the host."""
         kind = np.int32 if upload["integer"] else np.float32
-        array = np.ascontiguousarray(data, dtype=kind).reshape(upload["shape"])
+        # ttnn takes no array that cannot be written, as those of a mapped file are.
+        array = np.require(data, kind, ["C", "W"]).reshape(upload["shape"])
         dtype, layout = self.evaluate(upload["dtype"]), self.evaluate(upload["layout"])
         host = self.ttnn.Tensor(array, dtype, layout=layout)
         if upload["on_host"]:
@@ -82,7 +86,11 @@ class Interpreter:
         """Upload the constants by value name and prepare what ttnn prepares."""
         self.values.clear()
         for upload in self.plan["constants"]:
-            self.values[upload["name"]] = self.tensor(upload, constants[upload["value"]])
+            held = self.state.get(upload["state"])
+            made = held[1] if held else self.tensor(upload, constants[upload["value"]])
+            self.values[upload["name"]] = made
+            if upload["state"] and held is None:
+                self.state[upload["state"]] = (upload, made)
         for step in self.plan["setup"]:
             self.step(step)
 

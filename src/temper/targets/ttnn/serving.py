@@ -28,6 +28,9 @@ class Server:
         self._opened: dict[str, int] = {}
         self._programs: dict[int, Any] = {}
         self._traces: dict[int, Any] = {}
+        # Tensors that programs of a group share and change, by group and name.
+        self._states: dict[int, dict[str, interpret.State]] = {}
+        self._groups: dict[int, int] = {}  # the group of a program
 
     def handle(self, message: dict[str, Any], arrays: Sequence[Any]) -> Reply:
         """The reply to one request; what ttnn refuses comes back as ``error``."""
@@ -60,20 +63,36 @@ class Server:
     def _open(self, sizes: dict[str, int]) -> Any:
         """The device with these regions; opened anew when a program needs larger ones."""
         wanted = {k: max(v, self._opened.get(k, 0)) for k, v in sizes.items()}
+        kept = {}
         if self._device is not None and wanted != self._opened:
+            kept = {key: self._numbers(key) for key in self._states}
             self._shut()
         if self._device is None:
             ttnn = self._library()
             self._device = ttnn.open_device(device_id=0, **wanted)
             self._device.enable_program_cache()
             self._opened = wanted
+            bare = interpret.Interpreter(ttnn, self._device, {})
+            for group, tensors in kept.items():
+                self._states[group] = {
+                    name: (upload, bare.tensor(upload, data))
+                    for name, (upload, data) in tensors.items()
+                }
         return self._device
+
+    def _numbers(self, group: int) -> dict[str, Any]:
+        """The state of a group on the host: its upload and its numbers, by name."""
+        bare = interpret.Interpreter(self._library(), self._device, {})
+        held = self._states.get(group, {})
+        return {name: (upload, bare.numbers(tensor)) for name, (upload, tensor) in held.items()}
 
     def _shut(self) -> None:
         for program in self._programs.values():
             program.values.clear()
         self._programs.clear()
         self._traces.clear()
+        self._states.clear()
+        self._groups.clear()
         if self._device is not None:
             self._ttnn.close_device(self._device)
         self._device = None
@@ -92,6 +111,8 @@ class Server:
         program = interpret.Interpreter(self._library(), device, plan)
         program.observe = self._note
         program.host_op = self._run_host_op
+        self._groups[number] = message["group"]
+        program.state = self._states.setdefault(message["group"], {})
         program.load(frames.read_tensors(message["constants"]))
         self._programs[number] = program
         lost = before is not None and before is not device
@@ -104,7 +125,24 @@ class Server:
             self._ttnn.release_trace(self._device, trace)
         if program is not None:
             program.values.clear()
+        group = self._groups.pop(message["program"], None)
+        if group is not None and group not in self._groups.values():
+            self._states.pop(group, None)  # nobody is left who reads it
         return {}, []
+
+    def _write_state(self, message: dict[str, Any], arrays: list[Any]) -> Reply:
+        """What the host changed, into the tensors that programs hold."""
+        held = self._states[message["group"]]
+        bare = interpret.Interpreter(self._ttnn, self._device, {})
+        for name, data in zip(message["names"], arrays, strict=True):
+            upload, tensor = held[name]
+            host = bare.tensor({**upload, "on_host": True}, data)
+            self._ttnn.copy_host_to_device_tensor(host, tensor)
+        return {}, []
+
+    def _read_state(self, message: dict[str, Any], arrays: list[Any]) -> Reply:
+        found = self._numbers(message["group"])
+        return {"names": list(found)}, [data for _, data in found.values()]
 
     def _run(self, message: dict[str, Any], arrays: list[Any]) -> Reply:
         number, phase = message["program"], message["phase"]

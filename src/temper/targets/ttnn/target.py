@@ -24,9 +24,10 @@ from temper.program.trace_size import region_for, trace_bytes
 from temper.targets.fold import fold_inputs
 from temper.targets.protocol import Load, Phase, Timing
 from temper.targets.ttnn.client import InProcess, Worker, WorkerDied, checked
-from temper.targets.ttnn.constants import evaluate, host_op_runner
+from temper.targets.ttnn.constants import array_of, evaluate, host_op_runner
 from temper.targets.ttnn.environment import Environment, find
 from temper.targets.ttnn.plan import CallPlan, make_plan
+from temper.targets.ttnn.state import on_device
 
 _numbers = itertools.count()
 
@@ -88,6 +89,7 @@ class TtnnProgram:
         self._on: Any = None  # the worker that holds the program
         self._constants: dict[str, Any] | None = None
         self._weights = load.weights
+        self._state = on_device(load.state, load.program)
         self._times: dict[Phase, ProgramCost] = {}
         self._lock = threading.Lock()
 
@@ -97,20 +99,26 @@ class TtnnProgram:
 
     def _prepare(self) -> Any:
         running = server(self._target.environment)
+        if self._state is not None:
+            self._state.bring(running)
         if self._on is running:
             return running
         if self._constants is None:
-            self._constants = evaluate(self.program, self._weights, self.plan, self._load.state)
+            self._constants = evaluate(self.program, self._weights, self.plan)
+        missing = self._state.missing(self.program) if self._state is not None else {}
         handle, path = tempfile.mkstemp(prefix="temper-constants-", suffix=".safetensors")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(dump(self._constants))
+                file.write(dump(self._constants | missing))
             asked = {"do": "load", "program": self.number, "plan": self.plan.to_json(),
-                     "constants": path}  # fmt: skip
+                     "constants": path,
+                     "group": self._state.group if self._state is not None else -1}  # fmt: skip
             checked(running.ask(asked)[0])
         finally:
             Path(path).unlink(missing_ok=True)
         self._on = running
+        if self._state is not None:
+            self._state.loaded(self.program)
         return running
 
     def run(self, inputs: Sequence[torch.Tensor], phase: Phase) -> list[torch.Tensor]:
@@ -123,10 +131,12 @@ class TtnnProgram:
                 f"the program {self.program.name} takes {len(self.program.inputs)} inputs",
                 given=str(len(inputs)),
             )
-        arrays = fold_inputs(self.program, [_array(t) for t in inputs])
+        arrays = fold_inputs(self.program, [array_of(t) for t in inputs])
         runner = host_op_runner(self.program) if self.plan.host_ops else None
         for _ in range(2):
             running = self._prepare()
+            if self._state is not None:
+                self._state.send(self.program.state.values())
             asked = {"do": "run", "program": self.number, "phase": self._phase(phase)}
             try:
                 reply, made = running.ask(asked, arrays, runner)
@@ -137,6 +147,8 @@ class TtnnProgram:
                 break
             self._on = None  # the device was opened anew for another program's sake
         checked(reply)
+        if self._state is not None:
+            self._state.ran(self.program)
         self._note(phase, reply["times"])
         return [
             torch.from_numpy(np.array(array)).to(dtype or _default(array))
@@ -184,7 +196,11 @@ class TtnnProgram:
             self._on = None
 
     def read(self, paths: Iterable[str]) -> dict[str, torch.Tensor]:
-        return {path: self._weights[path].detach().clone() for path in paths}
+        held = self._load.state
+        return {
+            path: (held[path] if path in held else self._weights[path]).detach().clone()
+            for path in paths
+        }
 
     def close(self) -> None:
         if self._on is not None and self._on.alive:
@@ -192,22 +208,15 @@ class TtnnProgram:
         self._on = None
 
 
-def plan_of(program: Program, options: Mapping[str, Any]) -> CallPlan:
-    """The calls of a program, with the regions that its options ask for."""
+def plan_of(program: Program, options: Mapping[str, Any], *, traceable: bool = False) -> CallPlan:
+    """The calls of a program, with the regions that its options ask for, or that a trace needs."""
     region = 0
-    if options["enable_trace"]:
+    if options["enable_trace"] or traceable:
         asked = options["trace_region_size"]
         chip = get(program.chip)
         region = int(asked) if asked is not None else region_for(trace_bytes(program, chip), chip)
     small = int(options["l1_small_size"] or 0)
     return make_plan(program, l1_small_bytes=small, trace_region_bytes=region)
-
-
-def _array(tensor: torch.Tensor) -> Any:
-    plain = tensor.detach()
-    if plain.is_floating_point():
-        return plain.to(torch.float32).contiguous().numpy()
-    return plain.to(torch.int32).contiguous().numpy()
 
 
 def _default(array: Any) -> torch.dtype:

@@ -14,6 +14,7 @@ from temper.options import Options
 from temper.program import Program
 from temper.targets.protocol import Load
 from temper.targets.ttnn.client import checked
+from temper.targets.ttnn.constants import array_of
 from temper.targets.ttnn.plan import OpCalls, Upload, upload_json
 from temper.targets.ttnn.target import TtnnProgram, TtnnTarget, server
 from temper.targets.virtual.executor import Executor
@@ -69,7 +70,7 @@ def verify(
     expected = [known[name] for name in program.outputs]
     results = running.run(inputs, "first")
     outputs = tuple(
-        _compared(name, "output", "", _numbers(ours), _numbers(theirs), floor)
+        _compared(name, "output", "", array_of(ours), array_of(theirs), floor)
         for name, ours, theirs in zip(program.outputs, expected, results, strict=True)
     )
     running.close()
@@ -101,10 +102,10 @@ def _step(
     given = [n for n in step.operands if n in known]
     uploads = [upload_json(Upload(n, n, program.spec(n).shape, program.spec(n))) for n in given]
     asked = {"do": "step", "program": running.number, "step": number, "operands": uploads}
-    reply, made = server(target.environment).ask(asked, [_numbers(known[n]) for n in given])
+    reply, made = server(target.environment).ask(asked, [array_of(known[n]) for n in given])
     checked(reply)
     return [
-        _compared(name, step.kind, step.source, _numbers(known[name]), theirs, floor)
+        _compared(name, step.kind, step.source, array_of(known[name]), theirs, floor)
         for (name, _), theirs in zip(step.checks, made, strict=True)
     ]
 
@@ -116,9 +117,3 @@ def _compared(name: str, kind: str, source: str, ours: Any, theirs: Any, floor: 
     worst = float(np.abs(a - b).max()) if a.size else 0.0
     good = bool(worst == 0.0 or found >= floor)
     return Compared(name, kind, source, found, worst, good)
-
-
-def _numbers(tensor: torch.Tensor) -> Any:
-    plain = tensor.detach()
-    kind = torch.float32 if plain.is_floating_point() else torch.int32
-    return plain.to(kind).contiguous().numpy()
