@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,21 @@ def test_a_card_twice_as_slow_is_found_and_corrected(tmp_path: Path) -> None:
     assert mine["blackhole"] == shipped["blackhole"]
 
 
+def test_rows_that_cannot_be_used_are_told_by_line(tmp_path: Path) -> None:
+    path = profile(tmp_path / "a.csv", [50_000.0] * 4)
+    lines = path.read_text().splitlines()
+    column = next(csv.reader(lines[:1])).index("DEVICE KERNEL DURATION [ns]")
+    for line, text in ((2, "soon"), (3, "-5")):
+        cells = lines[line].split(",")
+        cells[column] = text
+        lines[line] = ",".join(cells)
+    path.write_text("\n".join([*lines, "only,three,cells"]) + "\n")
+    found = card_rows.compare(*card_rows.read(path, "wormhole_b0")).as_dict()
+    assert (found["rows"], found["rejected"]) == (2, 3)
+    assert [row["line"] for row in found["rejected_rows"]] == [3, 4, 6]
+    assert "not a number" in found["rejected_rows"][0]["reason"]
+
+
 def test_a_modelled_profile_says_nothing_about_a_card(tmp_path: Path) -> None:
     path = profile(tmp_path / "a.csv", [50_000.0], metadata='{"times": "modelled"}')
     with pytest.raises(BadFileError, match="modelled"):
@@ -82,4 +99,46 @@ def test_times_of_own_constants_say_so_wherever_they_are_shown(
         constants.cache_clear()
     shown = object.__new__(Summary)
     object.__setattr__(shown, "basis", "modelled")
+    object.__setattr__(shown, "cost_data", "mine.json")
     assert shown.word == "modelled with mine.json"
+
+
+_SCRIPT = """
+import json, sys, warnings
+import torch
+import temper
+from temper.cli.output import emit_json
+
+warnings.simplefilter("ignore")
+model = torch.nn.Linear(64, 64).eval()
+x = torch.randn(32, 64)
+plain = temper.compile(model, chip="n150")
+plain(x)
+before = plain.loaded[0]._running.cost("warm").device_ns
+mine = temper.compile(torch.nn.Linear(64, 64).eval(), chip="n150", cost_data=sys.argv[1])
+mine(x)
+emit_json({"plain": before, "mine": mine.loaded[0]._running.cost("warm").device_ns})
+try:
+    temper.compile(torch.nn.Linear(32, 32).eval(), cost_data=sys.argv[1] + "x")(torch.randn(32, 32))
+except temper.TemperError as error:
+    print(error, file=sys.stderr)
+"""
+
+
+def test_the_option_switches_own_constants_on_and_json_says_so(tmp_path: Path) -> None:
+    from temper.cost.constants import DATA
+
+    document = json.loads(DATA.read_text())
+    for family in document["families"].values():
+        for node in family["arches"].get("wormhole_b0", {"nodes": {}})["nodes"].values():
+            node["factors"] = [10 * value for value in node["factors"]]
+    mine = tmp_path / "mine.json"
+    mine.write_text(json.dumps(document))
+    ran = subprocess.run(
+        [sys.executable, "-c", _SCRIPT, str(mine)],
+        capture_output=True, text=True, timeout=240, check=True,
+    )  # fmt: skip
+    told = json.loads(ran.stdout)
+    assert told["cost_data"] == "mine.json"
+    assert told["mine"] > 1.5 * told["plain"]
+    assert "are those of" in ran.stderr

@@ -23,7 +23,7 @@ _SHOWN = 10  # rejected rows listed one by one
 @click.command(
     epilog="Examples: 'temper calibrate --evaluate rows.csv', 'temper calibrate --evaluate "
     "rows.csv --json', 'temper calibrate rows.csv more.csv', 'temper calibrate rows.csv "
-    "-o mine.json' and then TEMPER_COST_DATA=mine.json, 'temper calibrate --from "
+    "-o mine.json' and then '-O cost_data=mine.json', 'temper calibrate --from "
     "ops_perf_results.csv --chip n150'."
 )
 @click.argument("rows_csv", nargs=-1, type=click.Path(path_type=Path))
@@ -87,7 +87,10 @@ def _correct(profile: Path, chip: str, output: Path | None, as_json: bool) -> No
     out.print(f"{found.rows} rows used, {len(found.rejected)} not")
     _name(found.rejected)
     if output is not None:
-        out.print(f"corrected constants in {output}; switch them on: TEMPER_COST_DATA={output}")
+        out.print(
+            f"corrected constants in {output}; switch them on: -O cost_data={output}, the compile "
+            f"option cost_data, or TEMPER_COST_DATA={output}"
+        )
 
 
 def _evaluate(rows_csv: Sequence[Path], as_json: bool) -> None:

@@ -19,7 +19,7 @@ from temper import chips
 from temper._version import __version__
 from temper.capture.capture import capture, capture_fx, hushed
 from temper.compiler import cache
-from temper.cost.constants import constants
+from temper.cost.constants import constants, use
 from temper.errors import CompileError, TemperError, UsageError, raised_at
 from temper.graph.captured import Captured
 from temper.lowering import lower
@@ -110,6 +110,8 @@ def build(captured: Captured, options: Options, *, cached: bool = False) -> Buil
     ``cached`` looks placement, by far the longest stage, up on disk; a program from there comes
     without the report of why tensors lie where they do.
     """
+    if options["cost_data"]:
+        use(options["cost_data"])
     stages: dict[str, float] = {}
     clock = _Clock(stages)
     reports = run_passes(GRAPH_PASSES, captured, options)

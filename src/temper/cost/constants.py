@@ -1,4 +1,4 @@
-"""The fitted constants: read from the package's data, or from a file given by TEMPER_COST_DATA."""
+"""The fitted constants: the package's, or those of a file of the user's own (``cost_data``)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 from temper.chips import ARCHITECTURES
 from temper.cost import sfpu
 from temper.cost.bands import NOVELTY, MeasuredCells
-from temper.errors import BadFileError
+from temper.errors import BadFileError, UsageError
 
 DATA = Path(__file__).parent / "data" / "constants.json"
 FORMAT = 2
@@ -117,18 +117,52 @@ def parse(raw: Mapping[str, Any]) -> Constants:
     return Constants(families, {k: v for k, v in raw.items() if k != "families"})
 
 
+_chosen: list[str] = []  # the file that an option named, for the whole process
+_listeners: list[Callable[[], None]] = []  # what forgets times of other constants
+
+
+def on_change(forget: Callable[[], None]) -> None:
+    """Call this when other constants come into force."""
+    _listeners.append(forget)
+
+
+def use(path: str) -> None:
+    """Constants of the user's own for the whole process, as the option ``cost_data`` names them.
+
+    One process has one file, so that no figure carries the name of another's constants.
+    """
+    given = str(Path(path).expanduser())
+    if given == _in_force():
+        return
+    if _in_force():
+        raise UsageError(
+            f"modelled times of this process are those of {_in_force()} already",
+            given=f"cost_data={path}",
+            try_="another process for other constants",
+        )
+    load_file(Path(given))  # told before anything is timed with it
+    _chosen.append(given)
+    constants.cache_clear()
+    for forget in _listeners:
+        forget()
+
+
+def _in_force() -> str:
+    return _chosen[0] if _chosen else os.environ.get("TEMPER_COST_DATA") or ""
+
+
 def correction() -> str:
     """The file of the user's own constants (``temper calibrate -o``), by its name; else nothing."""
-    return Path(os.environ.get("TEMPER_COST_DATA") or "").name
+    return Path(_in_force()).name
 
 
 @lru_cache(maxsize=1)
 def constants() -> Constants:
     """The constants in force; told once where they are not the shipped ones."""
-    given = os.environ.get("TEMPER_COST_DATA")
+    given = _in_force()
     loaded = load_file(Path(given or DATA))
     if given:
-        told = f"modelled times are those of {given} (TEMPER_COST_DATA), not of the shipped fit"
+        told = f"modelled times are those of {given} (cost_data), not of the shipped fit"
         warnings.warn(told, stacklevel=2)
     sfpu.use_measured(loaded.meta.get("sfpu_cycles", {}))
     return loaded

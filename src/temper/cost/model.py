@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from temper.chips import CHIPS, Chip, get
 from temper.cost import host, matmul, neighbours
 from temper.cost.bands import BEYOND, EXTRAPOLATED
-from temper.cost.constants import Factors, Family, constants
+from temper.cost.constants import Factors, Family, constants, on_change
 from temper.cost.families import physics
 from temper.cost.records import Context, OpCost, Physics, ProgramCost
 from temper.cost.work import Work, dram_bytes
@@ -59,6 +59,7 @@ def estimate_op(
 _NOTHING = OpCost(0.0, 0.0, 0.0, 0.0, "launch", 0)
 # Variants of a program share most of their ops, so a what-if costs little more than what changed.
 _cache: dict[Hashable, OpCost] = {}
+on_change(_cache.clear)
 _CACHED = 100_000
 
 

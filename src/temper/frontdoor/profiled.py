@@ -9,6 +9,7 @@ import torch
 
 from temper.compiler.pipeline import Built
 from temper.cost import ProgramCost, estimate
+from temper.cost.constants import correction
 
 # What a first call does that later ones find done, beside the compile's stages.
 LOAD, CONST_EVAL = "load", "const-eval"
@@ -61,6 +62,7 @@ class CallRecorder:
         options = self._built.options.provenance()
         return {
             "basis": self._basis,
+            "cost_data": correction(),
             "call_site": list(self._built.captured.call_site),
             "options": {name: [v["value"], v["from"]] for name, v in options.items()},
             "passes": [[p.name, p.hits, p.seconds] for p in self._built.passes],

@@ -153,6 +153,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("target", "choice", "virtual",
            "what runs the program: the virtual chip, a card through ttnn, or the card if there is "
            "one (auto)", "temper", env="TEMPER_TARGET", choices=("virtual", "ttnn", "auto")),
+    Option("cost_data", "text", "",
+           "file of cost constants corrected for your card (temper calibrate --from PROFILE -o "
+           "FILE); modelled times are then labelled with its name", "temper",
+           env="TEMPER_COST_DATA"),
     Option("l1_small_size", "int", 65_536,
            "bytes per core kept for the index tables of convolutions and pools, which ttnn refuses "
            "to run without", "temper", minimum=0),

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from temper.cost.constants import correction
 from temper.program.memory_plan import POOLS, HighWater
 from temper.record.events import Flag, Kind
 from temper.run.calls import ALL, OneTime, one_time_work
@@ -76,6 +75,7 @@ class Summary:
     gbps: float
     bounds: dict[str, float]
     memory: Sequence[HighWater]
+    cost_data: str = ""  # the user's own constants behind the times, by name
     once: Sequence[OneTime] = ()  # what the run paid once, whichever calls were chosen
     notes: tuple[str, ...] = field(default=())
 
@@ -84,7 +84,7 @@ class Summary:
         """The basis as a person reads it."""
         if not self.modelled:
             return f"{self.basis} on a card"
-        return f"{self.basis} with {correction()}" if correction() else self.basis
+        return f"{self.basis} with {self.cost_data}" if self.cost_data else self.basis
 
     @property
     def modelled(self) -> bool:
@@ -142,9 +142,17 @@ def summarise(profile: Profile) -> Summary:
         gbps=table.total("dram_bytes", device) / busy / 1e9 if busy else 0.0,
         bounds=bounds,
         memory=_memory(run) if run else (),
+        cost_data=_cost_data(run) if run else "",
         once=one_time_work(whole) if whole else (),
         notes=(*table.notes,),
     )
+
+
+def _cost_data(run: Run) -> str:
+    """The name of the constants that the run was timed with; nothing for the shipped ones."""
+    names = {str(p.meta.get("cost_data") or "") for each in run.processes
+             for p in each.programs.values()}  # fmt: skip
+    return ", ".join(sorted(names - {""}))
 
 
 def calls_text(summary: Summary) -> str:

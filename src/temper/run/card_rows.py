@@ -40,6 +40,9 @@ class Correction:
         return {
             "rows": self.rows,
             "rejected": len(self.rejected),
+            "rejected_rows": [
+                {"line": row.number, "op": row.op, "reason": row.reason} for row in self.rejected
+            ],
             "families": [
                 {"family": family, "arch": arch, "measured_over_modelled": factor, "rows": count}
                 for (family, arch), (factor, count) in sorted(self.factors.items())

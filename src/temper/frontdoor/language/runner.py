@@ -82,7 +82,8 @@ class StepRunner:
 
     def reorder(self, conversation: Conversation, order: torch.Tensor) -> None:
         """Other users in the place of these, as many, by a program over the cache."""
-        shapes = {path: tensor.shape for path, tensor in self._place(conversation).items()}
+        store = self._place(conversation)
+        shapes = {path: store.on_host(path).shape for path in store}
         name = type(self.model).__name__
 
         def made() -> Built:
