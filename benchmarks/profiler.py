@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import statistics
 import subprocess
@@ -133,8 +134,15 @@ def writing() -> None:
 
 def report(perf_report: str | None) -> None:
     with tempfile.TemporaryDirectory() as place:
-        path = Path(place) / "ops_perf_results.csv"
+        path, small = (Path(place) / name for name in ("ops_perf_results.csv", "small.csv"))
         write_ops_csv(run_of(100_000), path, newer=True)
+        write_ops_csv(run_of(100), small, newer=True)
+        # Both with their modules compiled, as an installed package has them.
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = str(Path(place) / "modules")
+        _timed([sys.executable, "-m", "temper", "report", str(small)])
+        if perf_report:
+            _timed([perf_report, "-c", _PERF_REPORT, str(small)])
         wall, ours = _timed([sys.executable, "-m", "temper", "report", str(path)])
         size = path.stat().st_size / 1e6
         print(f"report: 100k rows, {size:.0f} MB: temper {wall:.2f} s, {ours:.2f} s of CPU")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import sys
+import textwrap
 from codecs import register_error
 from collections.abc import Iterable, Sequence
 
@@ -53,6 +54,13 @@ def piped_width() -> int:
     """COLUMNS where it is set; a pipe has no width, and 80 would cut what a file can hold."""
     given = os.environ.get("COLUMNS", "")
     return max(20, int(given)) if given.isdigit() else 140
+
+
+def hanging(line: str, width: int, indent: int) -> str:
+    """A line broken to a width, its further lines below the text of the first; words stay whole."""
+    return textwrap.fill(
+        line, width, subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def time_text(ns: float) -> str:

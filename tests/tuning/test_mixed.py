@@ -12,6 +12,7 @@ from tiny import make, three
 
 from temper.compiler.pipeline import compile_model
 from temper.formats import pcc
+from temper.tuning import mixed
 from temper.tuning.accuracy import floors
 from temper.tuning.engine import Engine, Setting
 from temper.tuning.globs import compress
@@ -91,6 +92,26 @@ def test_formats_tried_in_place_give_what_a_real_compile_gives(fidelity: str) ->
     plain = engine.measure(setting, {})
     engine.measure(setting, formats)
     assert engine.measure(setting, {}) == plain
+
+
+def test_formats_are_weighed_at_the_fidelity_that_they_run_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Any] = []
+    real = mixed.assign
+
+    def watched(times: mixed.Table, *rest: Any) -> list[Point]:
+        seen.append(times)
+        return real(times, *rest)
+
+    monkeypatch.setattr(mixed, "assign", watched)
+    engine = Engine(make, "n150", floors(0.9), samples=8)
+    slow, quick = (Setting(level=1, fidelity=name) for name in ("HiFi4", "LoFi"))
+    for setting in (slow, quick):
+        engine.solve(setting)
+        whole = engine.cost(setting).call_ns
+        assert {row["bf16"] for row in seen.pop().values()} == {whole}
+    assert engine.cost(quick).call_ns < engine.cost(slow).call_ns
 
 
 def test_accuracy_is_measured_against_float32_on_the_users_inputs() -> None:

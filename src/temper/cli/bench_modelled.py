@@ -17,7 +17,7 @@ def show_workload(name: str, chip: str, as_json: bool) -> None:
     rows: list[tuple[object, ...]] = [
         ("throughput", f"{found.gbps:.2f} GB/s, band {found.gbps_low:.2f} to "
                        f"{found.gbps_high:.2f}"),
-        ("counted", f"{found.moved_bytes:,} B in and out a call"),
+        ("counted", f"{found.moved_bytes:,} B in and out per call"),
         ("device", f"{found.device_ns / 1e3:,.0f} µs in {len(found.ops)} op(s): "
                    f"{', '.join(found.ops)}"),
         ("transfers", f"{found.transfer_ns / 1e3:,.0f} µs"),

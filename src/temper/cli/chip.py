@@ -45,7 +45,7 @@ def _list(all_chips: list[Chip]) -> None:
          f"{c.peak_tflops('HiFi4'):.0f}"]
         for c in all_chips
     ]  # fmt: skip
-    columns = ["chip", "board", "compute cores", "clock", "SRAM a core", "DRAM",
+    columns = ["chip", "board", "compute cores", "clock", "SRAM per core", "DRAM",
                "GB/s peak / streaming", "TFLOPS LoFi / HiFi4 (modelled)"]  # fmt: skip
     console().print(table("", columns, rows, drop=["board"]))
     console().print("'temper chip NAME' shows every number with its source.", style="dim")

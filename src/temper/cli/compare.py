@@ -96,7 +96,7 @@ def _print(compared: Compared) -> None:
     found = compared.difference
     word = {"faster": "B is faster", "slower": "B is slower"}.get(found.verdict, "no difference")
     out.print(
-        f"{word}: B takes {found.value:.3f} times as long a sample as A "
+        f"{word}: B takes {found.value:.3f} times as long per sample as A "
         f"({found.low:.3f} to {found.high:.3f})"
     )
     changed = [c for c in compared.changes if c.kind != "same"]

@@ -66,7 +66,7 @@ def _show(found: Legality) -> None:
         columns = ["op", "kind", "of", "verdict", "what ttnn says", "source"]
         out.print(table("not as planned", columns, rows, right=["op"]))
     out.print(
-        f"peak SRAM of a core: planned {found.sram[0]:,} B, ttnn {found.sram[1]:,} B "
+        f"peak SRAM per core: planned {found.sram[0]:,} B, ttnn {found.sram[1]:,} B "
         f"(tensors alone {found.tensors[0]:,} and {found.tensors[1]:,} B); "
         f"peak DRAM: planned {found.dram[0]:,} B, ttnn {found.dram[1]:,} B",
         markup=False,

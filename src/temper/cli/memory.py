@@ -140,8 +140,8 @@ def _explain(report: Any) -> None:
          value["obstacle"] or value["reason"]]
         for value in report.as_dict()["values"]
     ]  # fmt: skip
-    out.print(table("tensors", ["value", "where", "a bank", "why (times modelled)"], rows,
-                    right=["a bank"]))  # fmt: skip
+    out.print(table("tensors", ["value", "where", "per bank", "why (times modelled)"], rows,
+                    right=["per bank"]))  # fmt: skip
     gain = report.dram_time_ns - report.time_ns
     out.print(
         f"modelled device time {report.time_ns / 1000:.1f} us, {gain / 1000:.1f} us less than with "

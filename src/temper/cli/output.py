@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from temper.units import piped_width, shown
+from temper.units import hanging, piped_width, shown
 
 if TYPE_CHECKING:
     from rich.console import Console, Group, RenderableType
@@ -133,10 +133,7 @@ def table(
 
 def labelled(label: str, text: str, indent: int = 10) -> str:
     """A line with a word in front, broken to the console's width below its own beginning."""
-    return textwrap.fill(
-        text, console().width, initial_indent=f"  {label:<{indent - 2}}",
-        subsequent_indent=" " * indent, break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+    return hanging(f"  {label:<{indent - 2}}{text}", console().width, indent)
 
 
 def emit_json(value: Any) -> None:

@@ -52,7 +52,7 @@ from temper.options import unless_set
     default="throughput",
     show_default=True,
     type=click.Choice(["throughput", "latency"]),
-    help="What to make best: samples a second, or the time of a call at batch 1.",
+    help="What to make best: samples per second, or the time of a call at batch 1.",
 )
 @click.option(
     "--min-pcc",
@@ -172,7 +172,7 @@ def _sweep(
     out = console()
     heads = [*COLUMNS, "throughput"]
     out.print(table(title, heads, rows(curve), right=COLUMNS,
-                    drop=["DRAM, MB", "in SRAM", "SRAM a core, B"]))  # fmt: skip
+                    drop=["DRAM, MB", "in SRAM", "SRAM per core, B"]))  # fmt: skip
     near = curve.quickest_near_best
     also = f"; batch {near} is within 2% and answers sooner" if near < curve.best else ""
     out.print(f"best batch {curve.best}{also}")

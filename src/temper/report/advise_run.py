@@ -242,8 +242,8 @@ def _kept_out(cases: list[_Case]) -> list[Advice]:
         cases,
         lambda case: cost if case is chosen else None,
         f"{info.name} in SRAM",
-        f"it waits for DRAM; its activations need {a_core} B a core of {chip.sram_usable_bytes} B: "
-        f"{reason}",
+        f"it waits for DRAM; its activations need {a_core} B per core of "
+        f"{chip.sram_usable_bytes} B: {reason}",
         _SET % '"activation_dtype": "bfloat8_b"'
         if fits
         else f"# a smaller batch, about {chip.sram_usable_bytes / a_core:.0%} of this one",
@@ -327,7 +327,7 @@ def _batch(cases: list[_Case]) -> list[Advice]:
         parts = case.then(estimate(doubled, traced=case.traced))
         now += case.now_ns
         then, low, high = then + parts[0] / 2, low + parts[1] / 2, high + parts[2] / 2
-    why = "launch, dispatch and weights are paid once a call; figures are for the same items"
+    why = "launch, dispatch and weights are paid once per call; figures are for the same items"
     paste = f"# batch {2 * batch} instead of {batch}; 'temper fit' says how far it goes"
     return [Advice("twice the batch", why, paste, now, then, low, high, "latency of a call")]
 

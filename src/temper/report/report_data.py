@@ -111,7 +111,7 @@ def _headline(summary: Summary) -> list[list[str]]:
                 [
                     f"{high.pool.upper()} high water",
                     bytes_text(high.size_bytes),
-                    "a core, computed" if high.pool == "sram" else "computed",
+                    "per core, computed" if high.pool == "sram" else "computed",
                 ]
             )
     if summary.wall_ns:

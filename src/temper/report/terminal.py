@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from temper.report.judge import JUDGED_COLUMNS, judged_cells
 from temper.report.summary import Group, Summary, calls_text, group_by, summarise, top_ops
 from temper.run.opening import Profile
-from temper.units import bytes_text, rate_text, time_text
+from temper.units import bytes_text, hanging, rate_text, time_text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from temper.report.advice import Advice
     from temper.report.judge import Judged
+
+_INDENT = 13  # where the text of the first lines begins
 
 
 def print_report(
@@ -37,8 +39,11 @@ def print_report(
         )
         console.print(made)
 
+    def say(line: str, indent: int) -> None:
+        console.print(hanging(line, console.width, indent), markup=False, soft_wrap=True)
+
     for line in headline(summary):
-        console.print(line, markup=False, soft_wrap=True)
+        say(line, _INDENT)
     device = profile.table.select(profile.table.is_device)
     if by:
         groups(f"By {by}", by, group_by(device, by)[:limit])
@@ -56,10 +61,10 @@ def print_report(
             )
         )
     for line in _memory(summary):
-        console.print(line, markup=False, soft_wrap=True)
+        say(line, 2)
     _print_advice(console, advice, summary)
     for note in summary.notes:
-        console.print(f"note: {note}", markup=False, soft_wrap=True)
+        say(f"note: {note}", 6)
 
 
 def headline(summary: Summary) -> list[str]:
@@ -130,11 +135,16 @@ def _cells(group: Group) -> list[str]:
     if group.low_ns != group.high_ns:
         band = f"{time_text(group.low_ns / runs)} to {time_text(group.high_ns / runs)}"
     return [
-        group.name or "(none)", f"{group.share:.1%}", time_text(group.total_ns),
+        _short(group.name) or "(none)", f"{group.share:.1%}", time_text(group.total_ns),
         str(group.count), time_text(group.total_ns / runs), band, time_text(group.gap_ns / runs),
         "" if group.cores != group.cores else f"{group.cores:.0f}", group.bound,
         _short_path(group.where),
     ]  # fmt: skip
+
+
+def _short(name: str) -> str:
+    """Device operations without the word that all of them end in."""
+    return name.removesuffix("DeviceOperation")
 
 
 def _short_path(where: str) -> str:
@@ -159,5 +169,8 @@ def _print_advice(console: Console, advice: Sequence[Advice], summary: Summary) 
     over = f" over {calls_text(summary)}" if summary.calls else ""
     console.print(f"\nAdvice, by gain{over}", markup=False)
     for number, item in enumerate(advice, 1):
-        for line in item.lines(number):
-            console.print(line, markup=False, soft_wrap=True)
+        *told, paste = item.lines(number)
+        for line in told:
+            below = 10 if line.startswith(" ") else 3
+            console.print(hanging(line, console.width, below), markup=False, soft_wrap=True)
+        console.print(paste, markup=False, soft_wrap=True)  # whole, to be copied

@@ -38,7 +38,7 @@ REPORT = "report.html"
 FILES = {
     RUN_JSON: "versions, options, clocks and programs of this run",
     EVENTS: "every call, span, transfer, mark and memory event, 40 bytes each",
-    OPS_CSV: "one row an op as executed, tt-torch's columns",
+    OPS_CSV: "one row for each op as executed, tt-torch's columns",
     OPS_CSV_NEWER: "the same with current tt-metal's column names, of runs up to 100,000 ops",
     DEVICE_LOG: "zones of cores and RISCs, for ttnn-visualizer",
     TRACY: "for the Tracy GUI",

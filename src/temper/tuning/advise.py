@@ -32,8 +32,9 @@ _REMEDIES = {
     "vector unit": "fewer elementwise ops: fusion, cheaper activations",
     "on-chip network": "shards that stay on their cores; fewer reshapes and permutes",
     "kernel launch": "larger ops: a larger batch, fewer and wider layers",
+    "padding": "whole tiles of 32 x 32: a larger batch, sizes that are multiples of 32",
     "gaps between ops": "fewer ops: fusion, a larger batch",
-    "host work": "a trace where there is none, a larger batch, less preparation on the host",
+    "host work": "a larger batch, less preparation on the host",
     "host link": "smaller inputs and outputs: bfloat16, integer images, outputs kept on the device",
     "host": "ops that run on the host: replace them by ops that the chip has",
 }
@@ -187,23 +188,22 @@ def _next(
     """What to change next, each with what it would bring by the model."""
     said = []
     limit, share = next(iter(shares(costs).items()))
+    traced = bool(best.settings.get("enable_trace"))
     if limit in _REMEDIES:
-        said.append(f"{limit} takes {share:.0%} of a call: {_REMEDIES[limit]}")
+        trace = "a trace, " if limit == "host work" and not traced else ""
+        said.append(f"{limit} takes {share:.0%} of a call: {trace}{_REMEDIES[limit]}")
     for rung in ladder.rungs:
         if rung.verdict == "below the floor" and rung.gain > 1.005:
             said.append(f"a lower floor would allow {rung.name}: ×{rung.gain:.2f}, with "
                         f"{rung.accuracy_text}")  # fmt: skip
-    traced = bool(best.settings.get("enable_trace"))
     quick = [estimate(variant(p, None, "LoFi"), traced=traced) for p in programs]
     found = difference(quick, costs)
     if found.faster:
         said.append(f"math_fidelity=LoFi would take {found.value:.2f} times as long "
                     f"({found.low:.2f} to {found.high:.2f}); accuracy: temper tune")  # fmt: skip
-    elif not any("fidelity" in text for text in said[:1]):
-        said.append("math_fidelity=LoFi: no difference")
     tiles = padding(programs)
     said += [tiles] if tiles else []
-    said += [ladder.cast] if ladder.cast and best.dtype == "bfloat16" else []
+    said += [ladder.cast] if ladder.cast else []
     fallbacks = sum(op.kind == "Host" for p in programs for op in p.ops)
     if fallbacks:  # others of the host are there because it is faster
         said.append(f"{fallbacks} ops have no lowering: the host runs them, temper passes tells")

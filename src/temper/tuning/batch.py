@@ -240,7 +240,7 @@ def _reason(points: tuple[BatchPoint, ...], best: BatchPoint) -> str:
             "the rest crosses DRAM"
         )
     if falls:
-        return f"batch {after.batch} is slower a sample: its ops divide worse over the cores"
+        return f"batch {after.batch} is slower per sample: its ops divide worse over the cores"
     return f"larger batches gain nothing: the chip is busy at batch {best.batch}"
 
 

@@ -13,7 +13,7 @@ from temper.tuning.batch import BatchCurve
 from temper.tuning.pictures import figure, save
 
 _BAR = 24
-COLUMNS = ("batch", "samples/s", "band", "latency ms", "SRAM a core, B", "DRAM, MB", "in SRAM")
+COLUMNS = ("batch", "samples/s", "band", "latency ms", "SRAM per core, B", "DRAM, MB", "in SRAM")
 
 
 def rows(curve: BatchCurve) -> list[list[str]]:

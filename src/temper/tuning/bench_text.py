@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from temper.tuning.baseline import Verdict
 from temper.tuning.bench import Bench
 from temper.tuning.statistics import TimesComparison
+from temper.units import hanging
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,16 +26,17 @@ def show(out: Console, result: Bench, model: str) -> None:
                    f"{_ms(wall.ci_low)} to {_ms(wall.ci_high)}"),
         ("", f"median {_ms(wall.median)}, p90 {_ms(wall.p90)}, p99 {_ms(wall.p99)} ms; "
              f"{wall.trials} trials, {wall.calls} calls"),
-        ("  rate", f"{result.samples_per_s:,.1f} samples/s, {result.gb_per_s:.4g} GB/s "
-                   f"({result.input_bytes:,} B in, {result.output_bytes:,} B out)"),
+        ("  rate", f"{result.samples_per_s:,.1f} samples/s by the median, "
+                   f"{result.gb_per_s:.4g} GB/s ({result.input_bytes:,} B in, "
+                   f"{result.output_bytes:,} B out)"),
         ("  first", f"{_ms(result.first_call_ns)} ms with compiling; warm-up "
                     f"{len(result.warmup_ns)} calls, {steady}"),
     ]  # fmt: skip
     model_of = result.modelled
     if model_of:
         lines += [
-            ("modelled", f"a {result.chip}, band holds 80% of measured rows"
-                         + (", extrapolated" if model_of.extrapolated else "")),
+            ("modelled", f"virtual {result.chip}, band holds 80% of measured rows"
+                         + (", some ops extrapolated" if model_of.extrapolated else "")),
             ("  device", f"{_ms(model_of.device_ns)} ms ({_ms(model_of.device_low_ns)} to "
                          f"{_ms(model_of.device_high_ns)})"),
             ("  call", f"{_ms(model_of.call_ns)} ms ({_ms(model_of.call_low_ns)} to "
@@ -44,7 +46,7 @@ def show(out: Console, result: Bench, model: str) -> None:
             ("  first", f"{_ms(model_of.first_call_ns)} ms with kernel compiling"),
         ]  # fmt: skip
     for label, text in lines:
-        out.print(f"  {label:<10} {text}", markup=False)
+        out.print(hanging(f"  {label:<10} {text}", out.width, 13), markup=False)
     clock = "modelled" if model_of else "measured"
     for expected, judgement in result.expected:
         typical = f", typically {expected.typical:g}" if expected.typical else ""
@@ -55,7 +57,8 @@ def show(out: Console, result: Bench, model: str) -> None:
         )
     for finding in result.findings:
         word = "refuse" if finding.refuse else "warn"
-        out.print(f"  {word:<10} {finding.text}", markup=False, style="yellow")
+        line = hanging(f"  {word:<10} {finding.text}", out.width, 13)
+        out.print(line, markup=False, style="yellow")
 
 
 def show_versus(

@@ -30,6 +30,7 @@ _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 # A larger batch must pay at least this much, or throughput has reached its plateau.
 _PLATEAU = 1.03
 FORMATS = ("bfp_bf8", "bfp_bf4")
+_AGAIN = "float32 again"  # the best settings so far, without the cast
 
 
 @dataclass
@@ -89,6 +90,8 @@ def explain(
 ) -> Ladder:
     """Climb: float32 at level 0, bfloat16, level 1, level 2, trace, batch, weight formats.
 
+    A cast that brought nothing at level 0 is taken back on top, to see what it brings there.
+
     Each rung is tried on top of the best setting so far; one that loses, or that misses the floor,
     is told so and not built upon. The best rung is the fastest that keeps the floor.
     """
@@ -122,6 +125,7 @@ class _Climb:
         self.sample, self.captures = sample, captures or Captures(self.source)
         self.kept: Rung | None = None
         self.made_in: torch.dtype | None = None  # the model, before any cast
+        self.cast_to: Rung | None = None  # what a float32 model gains by a cast is told of this
         self._accuracy = accuracy
 
     def climb(self) -> Ladder:
@@ -151,8 +155,21 @@ class _Climb:
             self._on_top("level 2, traced", {level: 2})
         if self.scalable and self.given is None:
             self._batch()
+        self._back_to_float32()
         for fmt in FORMATS:
             self._on_top(f"{fmt} weights", {"experimental_weight_dtype": fmt}, lossy=True)
+
+    def _back_to_float32(self) -> None:
+        """Where a cast brought nothing at level 0 it may bring nothing later, and cost accuracy."""
+        short = next((rung for rung in self.ladder.rungs if rung.name == "bfloat16"), None)
+        before = self.kept
+        if short is None or before is None or self.made_in is not torch.float32:
+            return
+        self.cast_to = short
+        if short.verdict == "no difference" and before.dtype == "bfloat16":
+            _, settings, batch = self._now()
+            self._try(_AGAIN, "float32", settings, batch)
+            self.cast_to = before
 
     def _judge_by(self) -> None:
         if not self._accuracy:
@@ -326,9 +343,15 @@ class _Climb:
     def _cast(self) -> str:
         """Whether to cast a float32 model, with what it brings and what it costs."""
         by_name = {r.name: r for r in self.ladder.rungs}
-        wide, short = by_name.get("float32, level 0"), by_name.get("bfloat16")
-        if wide is None or short is None or self.made_in is not torch.float32:
+        wide, where = by_name.get(_AGAIN), "with these settings"
+        if wide is None:
+            wide, where = by_name.get("float32, level 0"), "at level 0"
+        short, best = self.cast_to, self.ladder.best
+        if wide is None or short is None:
             return ""
+        if best is not None and best.dtype == "float32":
+            return "the model stays in float32: a cast to bfloat16 would gain nothing for sure"
+        gain = self.ladder.differ(wide, short).value
         measured = bool(wide.accuracy and short.accuracy)
         accuracy = f", accuracy {short.accuracy_text} instead of {wide.accuracy_text}"
         why = "the matrix engine truncates float32 operands, while a cast rounds them"
@@ -340,5 +363,5 @@ class _Climb:
             why = f"float32 is less accurate on the chip, because {why}"
         return (
             "the model is in float32: cast it and its inputs, model.to(torch.bfloat16): "
-            f"×{short.gain:.2f} at level 0{accuracy if measured else ''}; {why}"
+            f"×{gain:.2f} {where}{accuracy if measured else ''}; {why}"
         )

@@ -129,7 +129,7 @@ def probe(call: Callable[..., Any], inputs: Sequence[Any], kwargs: dict[str, Any
         found.append(
             Smell(
                 "allocation",
-                f"tensors made inside the timed region: {names}, {seen.allocated_bytes:,} B a "
+                f"tensors made inside the timed region: {names}, {seen.allocated_bytes:,} B per "
                 "call (the compiler folds constant ones away)",
             )
         )

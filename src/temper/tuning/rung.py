@@ -78,7 +78,7 @@ def did(
     if changed:
         parts.append(f"{changed} weights converted")
     if settings.get("enable_trace") and before is not None and ops == before.ops and not changed:
-        parts.append("one replay instead of a dispatch an op")
+        parts.append("one replay instead of a dispatch for each op")
     return ", ".join(parts)
 
 

@@ -25,8 +25,8 @@ def show(out: Console, tuned: Tuned, toml: Path, overrides: Path, study: str) ->
     lines = [
         f"{tuned.model} on a virtual {tuned.chip}: {settings}, batch {tuned.batch}",
         f"  modelled  {tuned.samples_per_s:,.0f} samples/s ({tuned.low_samples_per_s:,.0f} to "
-        f"{tuned.high_samples_per_s:,.0f}), {tuned.call_ns / 1e6:.3f} ms a call, ×{gain:.2f} over "
-        "level 0 without a trace",
+        f"{tuned.high_samples_per_s:,.0f}), {tuned.call_ns / 1e6:.3f} ms per call, "
+        f"×{gain:.2f} over level 0 without a trace",
         "  measured  " + ", ".join(f"{k} {v:.6f}" for k, v in tuned.accuracy.items())
         + " against float32 in eager torch, sums as on the chip; asked: "
         + (", ".join(tuned.floors) or "nothing"),

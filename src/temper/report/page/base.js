@@ -34,7 +34,7 @@ function bytesText(size) {
 
 const percent = (part) => (100 * part).toFixed(part < 0.1 ? 1 : 0) + "%";
 const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const BOUNDS = ["compute", "sfpu", "dram", "noc", "launch", "host"];
+const BOUNDS = ["compute", "sfpu", "dram", "noc", "launch", "host", "padding", "fill", "spill"];
 const boundVariable = (bound) => "--" + (BOUNDS.includes(bound) ? bound : "other");
 const boundColor = (bound) => css(boundVariable(bound));
 

@@ -25,11 +25,19 @@ function mostReached(row) {
   return Object.keys(PEAKS).map((name) => [name, OPS.reached[row][name] || 0]).sort((a, b) => b[1] - a[1])[0];
 }
 
+// Parts of an op's time that are no share of any peak.
+const SERIAL = {
+  launch: "the kernel's start and end take longer than its work",
+  padding: "writing the zeros that make whole tiles takes longest",
+  fill: "spreading a row or a column over tiles takes longest",
+  spill: "writing partial sums and reading them again takes longest",
+};
+
 // Why an op is bound by something that it does not use most of all.
 function boundWords(row) {
   const bound = OPS.bound[row], [most, share] = mostReached(row);
+  if (SERIAL[bound]) return SERIAL[bound];
   if (!bound || share === 0) return "";
-  if (bound === "launch") return "the kernel's start and end take longer than its work";
   const own = OPS.reached[row][bound] || 0;
   if (most !== bound && share - own > 0.005) return `its ${bound} part takes longest with the overhead that such kernels have there; shares of peaks count the work alone`;
   if (own < 0.5) return `its ${bound} part takes longest; such kernels reach ${percent(own)} of the peak`;
