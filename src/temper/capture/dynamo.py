@@ -30,6 +30,7 @@ from torch._guards import TracingContext
 from torch.nn.modules import module, transformer
 
 from temper import clock
+from temper.capture.dynamo_absent import BUILTINS, guard_what_is_absent
 from temper.capture.dynamo_memory import count_living_variants, hold_guards_weakly
 from temper.capture.dynamo_threads import tell_threads_apart
 
@@ -42,7 +43,7 @@ _SETTINGS = {
     "use_numpy_random_stream": True,
 }
 # Kernels of the device are Python; Dynamo would compile those that run beside its graphs.
-_NOT_TRACED = ("device", "fallback", "kernels", "observer", "rnn", "storage", "ties")
+_NOT_TRACED = ("device", "fallback", "kernels", "module", "observer", "rnn", "storage", "ties")
 
 
 # Set while a function is traced with sizes as numbers; floats may still vary.
@@ -62,6 +63,7 @@ def settle_dynamo() -> None:
     hold_guards_weakly()
     count_living_variants()
     tell_threads_apart()
+    guard_what_is_absent()
     _tell_zeros_apart()
     _note_methods()
     _watch_hooks_and_methods()
@@ -111,14 +113,15 @@ def _note_methods() -> None:
 
     def init(self: Any, fn: Any, obj: Any, *args: Any, **kwargs: Any) -> None:
         made(self, fn, obj, *args, **kwargs)
-        context, kind = TracingContext.try_get(), type(getattr(obj, "value", None))
+        context, value = TracingContext.try_get(), getattr(obj, "value", None)
+        kind = value if isinstance(value, type) else type(value)
         if _METHODS not in getattr(context, "__dict__", {}) or kind is type(None):
             return
         name = getattr(fn, "__name__", "")
         if getattr(torch.nn.Module, name, None) is fn:
             return  # torch itself patches these while it traces, also in another thread
-        if getattr(kind, name, None) is not fn:
-            held = (n for base in kind.__mro__ for n, v in vars(base).items() if v is fn)
+        if _function(kind, name) is not fn:
+            held = (n for base in kind.__mro__ for n, v in vars(base).items() if _bare(v) is fn)
             name = next(held, "")
         if name:
             context.__dict__[_METHODS][kind, name] = fn
@@ -126,25 +129,36 @@ def _note_methods() -> None:
     UserMethodVariable.__init__ = init  # type: ignore[method-assign]
 
 
+def _bare(found: Any) -> Any:
+    """The function of a class method."""
+    return getattr(found, "__func__", found)
+
+
+def _function(kind: type, name: str) -> Any:
+    return _bare(getattr(kind, name, None))
+
+
 def _watch_hooks_and_methods() -> None:
-    """Hooks on all modules, and methods of classes: Dynamo takes both for constants."""
+    """Hooks on all modules, methods of classes, builtins: Dynamo takes them for constants."""
     held = (module._global_forward_hooks, module._global_forward_pre_hooks)
     ambient = OutputGraph.init_ambient_guards
 
     def init_ambient_guards(self: OutputGraph) -> None:
         ambient(self)
         noted: dict[tuple[type, str], Any] = {}
+        taken: dict[tuple[int, str], Any] = {}
         self.tracing_context.__dict__[_METHODS] = noted
+        self.tracing_context.__dict__[BUILTINS] = taken
 
         def same_hooks_and_methods(builder: GuardBuilder, guard: Any) -> None:
             seen = tuple(map(dict, held))
             methods = [(kind, name, function) for (kind, name), function in noted.items()]
+            absent = [(space, name) for (_, name), space in taken.items()]
             builder.guard_manager.root.add_lambda_guard(
                 lambda _: (
                     held == seen
-                    and all(
-                        getattr(kind, name, None) is function for kind, name, function in methods
-                    )
+                    and all(_function(kind, name) is function for kind, name, function in methods)
+                    and not any(name in space for space, name in absent)
                 ),
                 ["module hooks and methods"],
                 guard.user_stack,
