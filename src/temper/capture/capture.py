@@ -29,6 +29,7 @@ from temper.capture.expert_paths import EXPERT_PATHS
 from temper.capture.fast_paths import FAST_PATHS
 from temper.errors import CompileError
 from temper.graph.captured import Argument, Captured
+from temper.graph.host_operators import DTYPES
 from temper.graph.kept import KEPT_OPS
 from temper.graph.node import Node
 
@@ -124,7 +125,18 @@ def _export(
             raise _several_graphs(model, f"the shape or value of {node.name} depends on the data")
         if isinstance(value, torch.Tensor) and value.layout is not torch.strided:
             raise _several_graphs(model, f"{node.name} is a sparse tensor")
+        if isinstance(value, torch.Tensor) and value.dtype not in DTYPES.values():
+            raise _several_graphs(model, f"{node.name} is {value.dtype}, which no program holds")
+        if _calls_graphs(node.target):
+            raise _several_graphs(model, f"{node.target} is no single operator")
     return lowered
+
+
+def _calls_graphs(target: Any) -> bool:
+    """Whether a node is control flow, or an operator that changes its operands; effect tokens go
+    away later."""
+    token = torch.ops.higher_order.with_effects
+    return isinstance(target, torch._ops.HigherOrderOperator) and target is not token
 
 
 def _several_graphs(model: torch.nn.Module, cause: str) -> CompileError:

@@ -26,11 +26,25 @@ class View:
     base: int
     size: tuple[int, ...]
     stride: tuple[int, ...]
-    offset: int  # elements after the first one of the base
+    offset: int  # bytes after the first one of the base
+    dtype: torch.dtype
+    itself: bool  # the very tensor, as where an op in place gives its operand back
+    conjugated: bool
+    negated: bool
 
     def of(self, base: torch.Tensor) -> torch.Tensor:
         """This view of the tensor that has the memory now."""
-        return base.as_strided(self.size, self.stride, base.storage_offset() + self.offset)
+        if self.itself:
+            return base
+        if self.dtype is base.dtype:
+            first = base.storage_offset() + self.offset // base.itemsize
+            made = base.as_strided(self.size, self.stride, first)
+        else:
+            first = (_first_byte(base) + self.offset) // self.dtype.itemsize
+            made = torch.empty(0, dtype=self.dtype, device=base.device)
+            made = made.set_(base.untyped_storage(), first, self.size, self.stride)
+        made = made if made.is_conj() == self.conjugated else made.conj()
+        return made if made.is_neg() == self.negated else torch._neg_view(made)
 
 
 def may_alias(module: torch.fx.GraphModule) -> bool:
@@ -39,7 +53,7 @@ def may_alias(module: torch.fx.GraphModule) -> bool:
     seen = {memory_of(node.meta.get("example_value")) for node in nodes} - {None}
     for node in _outputs(module):
         memory = memory_of(node.meta.get("example_value"))
-        if node.op != "placeholder" and memory in seen:
+        if memory in seen:
             return True
         seen.add(memory)
         seen.discard(None)
@@ -61,10 +75,21 @@ def views(module: torch.fx.GraphModule, inputs: Sequence[Any]) -> list[View]:
     found: list[View] = []
     for index, fake in enumerate(made):
         of_input, place, base = bases.get(memory_of(fake), (False, index, fake))
-        if fake is not base:
-            offset = fake.storage_offset() - base.storage_offset()
+        if of_input or fake is not base:
+            offset = _first_byte(fake) - _first_byte(base)
             found.append(
-                View(index, of_input, place, tuple(fake.shape), tuple(fake.stride()), offset)
+                View(
+                    index,
+                    of_input,
+                    place,
+                    tuple(fake.shape),
+                    tuple(fake.stride()),
+                    offset,
+                    fake.dtype,
+                    itself=fake is base,
+                    conjugated=fake.is_conj(),
+                    negated=fake.is_neg(),
+                )
             )
     return found
 
@@ -89,6 +114,10 @@ def memory_of(value: Any) -> int | None:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return None
     return int(value.untyped_storage()._cdata)
+
+
+def _first_byte(value: torch.Tensor) -> int:
+    return value.storage_offset() * value.itemsize
 
 
 def _whole(value: Any) -> bool:

@@ -35,6 +35,15 @@ _FILLS = {"masked_fill", "full", "full_like", "fill", "new_full", "constant_pad_
           "scalar_tensor"}  # fmt: skip
 _PLACES = {"argmax", "argmin", "argsort", "searchsorted", "bucketize", "nonzero", "multinomial"}
 _SUMS = {"sum", "cumsum"}
+# The matrix engine's ops; it multiplies floating-point numbers alone.
+PRODUCTS = {
+    "mm", "bmm", "dot", "vdot", "matmul", "linear", "addmm", "baddbmm", "addbmm", "mv", "addmv",
+    "addr", "convolution", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+    "conv_transpose3d",
+}  # fmt: skip
+_GROWING = PRODUCTS | {
+    "pow", "bitwise_left_shift", "prod", "cumprod", "addcmul", "square", "lcm",
+}  # fmt: skip
 
 
 def class_of(values: torch.Tensor) -> Range:
@@ -69,9 +78,14 @@ def wide_nodes(nodes: Iterable[Node], assumed: Mapping[str, Range]) -> set[Node]
     return wide
 
 
+def op_name(node: Node) -> str:
+    """The operator of a node without its library and overload."""
+    return str(getattr(node.target, "_opname", getattr(node.target, "__name__", "")))
+
+
 def _range(node: Node, known: Mapping[Node, Range]) -> Range:
     """The range of one int64 result; of everything that is not arithmetic: 32 bits."""
-    name = getattr(node.target, "_opname", getattr(node.target, "__name__", ""))
+    name = op_name(node)
     operands = [_operand(a, known) for a in node.args[:2]]
     left, right = [*operands, None, None][:2]
     if name in ("add", "sub", "rsub", "mul") and left is not None and right is not None:
@@ -97,7 +111,7 @@ def _range(node: Node, known: Mapping[Node, Range]) -> Range:
     if name == "arange":
         numbers = [a for a in node.args if isinstance(a, int)]
         return _hull([0, *numbers]) if len(numbers) == len(node.args) else INT32
-    if name in ("pow", "bitwise_left_shift", "prod", "cumprod", "mm", "bmm", "dot"):
+    if name in _GROWING:
         return _EVERYTHING
     if name in _PLACES:
         return (0, INT32[1])
@@ -109,7 +123,9 @@ def _range(node: Node, known: Mapping[Node, Range]) -> Range:
         ranges = [known[a] for a in given if is_node(a) and a in known]
         ranges += [(int(n), int(n)) for n in numbers if isinstance(n, int)]
         return _hull([n for r in ranges for n in r]) if ranges else INT32
-    return INT32
+    held = [known[a] for a in _flat(node.args) if is_node(a) and a in known]
+    wide = any(low < INT32[0] or high > INT32[1] for low, high in held)
+    return _EVERYTHING if wide else INT32
 
 
 def _clamped(node: Node, source: Range) -> Range:

@@ -10,7 +10,7 @@ import torch
 from temper import chips
 from temper.graph.captured import Captured
 from temper.graph.node import Node, is_node
-from temper.graph.ranges import wide_nodes
+from temper.graph.ranges import PRODUCTS, op_name, wide_nodes
 from temper.lowering import (
     cache,  # noqa: F401 - they register themselves
     data,  # noqa: F401 - they register themselves
@@ -142,7 +142,7 @@ def _lower_node(b: Builder, node: Node) -> Any:
     function = LOWERINGS.get(node.target)
     val = node.meta.get("val")
     called = any(isinstance(b.env.get(n), DeferredCall) for n in node.all_input_nodes)
-    if called or node in b.wide or is_complex(val):
+    if called or node in b.wide or is_complex(val) or _multiplies_integers(node):
         return fall_back(b, node)
     if isinstance(val, torch.Tensor) and val.numel() == 0:
         return b.constant(torch.empty(val.shape, dtype=val.dtype), node.name)
@@ -153,6 +153,12 @@ def _lower_node(b: Builder, node: Node) -> Any:
         if made is not None:
             return made
     return fall_back(b, node)
+
+
+def _multiplies_integers(node: Node) -> bool:
+    val = node.meta.get("val")
+    whole = isinstance(val, torch.Tensor) and not val.is_floating_point()
+    return whole and op_name(node) in PRODUCTS
 
 
 def _reads_nothing(node: Node) -> bool:

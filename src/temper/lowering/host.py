@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from temper.errors import CompileError
+from temper.graph.host_operators import trust
 from temper.graph.node import Node, is_node
 from temper.lowering.builder import DEVICE_FORMATS, Builder, Value
 from temper.program import Op
@@ -73,6 +74,7 @@ def fall_back(b: Builder, node: Node) -> Any:
             return picked
         args, target = (picked,), "aten.clone.default"
     else:
+        trust(node.target)
         target = str(node.target)
     if called:
         return DeferredCall(target, args, kwargs)
@@ -154,6 +156,8 @@ def _encode(argument: Any, inputs: list[Value]) -> Any:
         return [_encode(a, inputs) for a in argument]
     if isinstance(argument, torch.dtype):
         return {"dtype": _name(argument)}
+    if isinstance(argument, complex):
+        return {"complex": [argument.real, argument.imag]}
     if isinstance(argument, (torch.device, torch.layout, torch.memory_format)):
         return None
     return argument

@@ -40,6 +40,8 @@ def fuse_transposes(captured: Captured, options: Options) -> int:
     for node in list(captured.graph.nodes):
         if node.target not in (*_MATMULS, aten.bmm.default):
             continue
+        if not node.meta["val"].is_floating_point():
+            continue  # whole numbers are multiplied on the host, which reads no flags
         flags = [False, False]
         for index in (0, 1):
             source = node.args[index]

@@ -108,7 +108,7 @@ def _as_permute(step: MoveStep) -> MoveStep:
 
 
 def _looked_up(chart: IndexMap, before: TensorSpec, after: TensorSpec) -> Way | None:
-    table = as_rows(chart) or _as_runs(chart)
+    table = (as_rows(chart) or _as_runs(chart)) if chart.source else None  # one number has no rows
     if table is None or (after.layout == "tile" and table.width % TILE):
         return None
     rows = replace(before, layout="row_major")

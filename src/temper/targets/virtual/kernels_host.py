@@ -7,61 +7,20 @@ from typing import Any
 import torch
 
 from temper.errors import CompileError
+from temper.graph.host_operators import dtype_named, resolve
 from temper.program import Op
 from temper.program.tensor import INTEGER_FORMATS
 from temper.targets.virtual.builder import Emitter, kernel
 from temper.targets.virtual.values import to_integer
 
 Tensor = torch.Tensor
-_DTYPES: dict[str, torch.dtype] = {
-    name: getattr(torch, name)
-    for name in (
-        "float32",
-        "float64",
-        "float16",
-        "bfloat16",
-        "int64",
-        "int32",
-        "int16",
-        "int8",
-        "uint8",
-        "uint16",
-        "uint32",
-        "bool",
-        "complex64",
-        "complex128",
-    )
-}
-
-
-def resolve(target: str) -> Any:
-    """The operator that a target names; only torch.ops.aten and torch.ops.tt are reachable."""
-    parts = target.removeprefix("torch.ops.").replace("::", ".").split(".")
-    if parts[0] not in ("aten", "tt"):
-        parts.insert(0, "aten")
-    found: Any = getattr(torch.ops, parts[0])
-    try:
-        for part in parts[1:] if all(p.isidentifier() for p in parts) else [""]:
-            found = getattr(found, part)
-    except AttributeError:
-        found = None
-    if not isinstance(found, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
-        raise CompileError(f"{target!r} is not an operator of torch.ops.aten or torch.ops.tt")
-    return found
-
-
-def dtype_named(name: str) -> torch.dtype:
-    """The dtype of this name; CompileError where there is none."""
-    short = name.removeprefix("torch.")
-    if short not in _DTYPES:
-        raise CompileError(f"unknown dtype {name!r}", allowed=sorted(_DTYPES))
-    return _DTYPES[short]
 
 
 def bind_argument(argument: Any, inputs: list[Tensor]) -> Any:
     """A JSON argument as the operator takes it: ``{"input": i}`` is the i-th operand, with
-    ``"dtype"`` beside it converted to that dtype; ``{"dtype": ...}`` alone is a dtype; ``{"call":
-    target, "args", "kwargs", "item"}`` is the result of another operator."""
+    ``"dtype"`` beside it converted to that dtype; ``{"dtype": ...}`` alone is a dtype;
+    ``{"complex": [real, imaginary]}`` is a number;
+    ``{"call": target, "args", "kwargs", "item"}`` is the result of another operator."""
     if isinstance(argument, dict):
         if "input" in argument:
             x = inputs[argument["input"]]
@@ -79,6 +38,8 @@ def bind_argument(argument: Any, inputs: list[Tensor]) -> Any:
             return made.resolve_conj().resolve_neg().contiguous()
         if "dtype" in argument:
             return dtype_named(argument["dtype"])
+        if "complex" in argument:
+            return complex(*argument["complex"])
         raise CompileError(f"a host op cannot take the argument {argument!r}")
     if isinstance(argument, (list, tuple)):
         return [bind_argument(item, inputs) for item in argument]
