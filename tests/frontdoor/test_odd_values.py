@@ -68,8 +68,6 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
         lambda x, y: torch.meshgrid(x, y, indexing="ij"),
         (torch.arange(3).bfloat16(), torch.tensor(2.0).bfloat16()),
     ),
-    "threshold of NaN": (
-        lambda x: nn.functional.threshold(x, 0.5, 9.0), (torch.tensor([float("nan"), 0.0, 1.0]),)),
 }  # fmt: skip
 
 
@@ -118,3 +116,24 @@ def test_an_operator_that_changes_its_operand_runs_in_eager_torch_and_says_so() 
     compiled: Any = torch.compile(changed, backend="tt")
     with pytest.warns(UserWarning, match="no single operator"):
         assert compiled(torch.ones(4)).tolist() == [3.0] * 4
+
+
+def asserted(x: torch.Tensor) -> torch.Tensor:
+    assert x.sum() > 0, "sum"
+    return x * 2
+
+
+def asserted_later(x: torch.Tensor) -> torch.Tensor:
+    torch._assert_async(x.sum() > 0)
+    return x * 2
+
+
+@pytest.mark.filterwarnings("ignore:.*in eager torch:UserWarning")
+@pytest.mark.parametrize("function", [asserted, asserted_later])
+def test_assertions_about_tensors_hold_at_every_call(function: Function) -> None:
+    torch._dynamo.reset()
+    compiled: Any = torch.compile(function, backend="tt")
+    assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]
+    with pytest.raises((AssertionError, RuntimeError)):
+        compiled(-torch.ones(2))
+    assert compiled(torch.ones(2)).tolist() == [2.0, 2.0]

@@ -63,6 +63,8 @@ def capture(
 
 def capture_fx(module: torch.fx.GraphModule, example_inputs: Sequence[Any], name: str) -> Captured:
     """Capture one Dynamo graph; parameters and buffers arrive among its inputs."""
+    if any(node.target is torch._assert_async for node in module.graph.nodes):
+        raise _several_graphs(module, "it asserts something about a tensor")  # export drops that
     paths = [_lifted_path(node) for node in module.graph.nodes if node.op == "placeholder"]
     exported = _export(_without_modes(module), tuple(_apart(example_inputs)), {})
     captured = _from_exported(exported, name)

@@ -39,6 +39,8 @@ _SETTINGS = {
     "allow_rnn": True,
     # A hook that is added to or removed from a module counts.
     "skip_nnmodule_hook_guards": False,
+    # An assertion about a tensor is checked by Python; in a graph it would be an op without result.
+    "rewrite_assert_with_torch_assert": False,
     # numpy's random numbers are drawn by numpy, from its own stream.
     "use_numpy_random_stream": True,
 }

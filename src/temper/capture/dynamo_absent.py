@@ -20,7 +20,6 @@ from torch._dynamo.variables.misc import PythonModuleVariable
 from torch._dynamo.variables.nn_module import UnspecializedNNModuleVariable
 from torch._dynamo.variables.tensor import TensorVariable
 from torch._dynamo.variables.user_defined import (
-    NO_SUCH_SUBOBJ,
     UserDefinedClassVariable,
     UserDefinedObjectVariable,
 )
@@ -79,7 +78,7 @@ def _attributes() -> None:
             self.source
             and not isinstance(self.value, Module)
             and name not in getattr(self.value, "__dict__", (name,))
-            and self.lookup_class_mro_attr(name) is NO_SUCH_SUBOBJ
+            and not any(name in vars(base) for base in type(self.value).__mro__)
         ):
             absent = functools.partial(GuardBuilder.NOT_PRESENT_IN_GENERIC_DICT, attr=name)
             install_guard(self.source.make_guard(absent))

@@ -117,7 +117,7 @@ def memory_of(value: Any) -> int | None:
 
 
 def _first_byte(value: torch.Tensor) -> int:
-    return value.storage_offset() * value.itemsize
+    return int(value.storage_offset()) * value.itemsize
 
 
 def _whole(value: Any) -> bool:

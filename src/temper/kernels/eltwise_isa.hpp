@@ -97,7 +97,7 @@ inline void run_stage(const Stage &s, float *dst, const float *a, std::int64_t n
         TEMPER_CASE(isnan, one_if(x != x))
         TEMPER_CASE(isinf, one_if(vabs(x) == inf))
         TEMPER_CASE(isfinite, one_if(vabs(x) < inf))
-        TEMPER_CASE(threshold, x <= p ? splat(q) : x)
+        TEMPER_CASE(threshold, x > p ? x : splat(q))
         TEMPER_CASE(add, x + p)
         TEMPER_CASE(rsub, p - x)
         TEMPER_CASE(mul, x * p)

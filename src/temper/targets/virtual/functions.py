@@ -25,7 +25,7 @@ def _integers(x: Tensor) -> Tensor:
 
 
 def _threshold(x: Tensor, threshold: float, value: float) -> Tensor:
-    return torch.where(x <= threshold, torch.full_like(x, value), x)  # NaN stays
+    return torch.where(x > threshold, x, torch.full_like(x, value))
 
 
 UNARY: dict[str, Callable[..., Tensor]] = {

@@ -35,7 +35,7 @@ def _celu(x: Array, alpha: float = 1.0) -> Array:
 
 
 def _threshold(x: Array, threshold: float, value: float) -> Array:
-    return np.where(x <= threshold, np.float64(value), x)
+    return np.where(x > threshold, x, np.float64(value))
 
 
 def _softplus(x: Array, beta: float = 1.0, threshold: float = 20.0) -> Array:
