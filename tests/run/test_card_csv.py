@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,25 @@ def test_damage_is_noted_and_the_rest_kept(
     assert table.rows >= 1
     summarise(Profile("x", table))
     advise_profile(Profile("x", table))
+
+
+def test_a_packed_file_is_read_as_what_is_in_it(new: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "ops.csv.gz"
+    packed.write_bytes(gzip.compress(NEW.encode()))
+    found, plain = read_ops_csv(packed), read_ops_csv(new)
+    np.testing.assert_array_equal(found.number("kernel_ns"), plain.number("kernel_ns"))
+    assert found.notes == plain.notes
+    packed.write_bytes(gzip.compress(NEW.encode())[:-20])
+    with pytest.raises(BadFileError, match="damaged gzip"):
+        read_ops_csv(packed)
+
+
+def test_a_header_alone_is_said_to_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "ops.csv"
+    path.write_text(NEW.splitlines()[0] + "\n")
+    table = read_ops_csv(path)
+    assert table.rows == 0
+    assert "the file has no rows below its header" in table.notes
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "latin-1"])

@@ -11,6 +11,7 @@ from tiny import no_batch
 from temper.cli import main
 from temper.tuning.advise import advise
 from temper.tuning.advise_page import write
+from temper.tuning.rung import Rung
 
 
 def test_each_board_gets_its_best_setting_limits_and_next_steps(tmp_path: Path) -> None:
@@ -33,6 +34,17 @@ def test_each_board_gets_its_best_setting_limits_and_next_steps(tmp_path: Path) 
     assert "http" not in text.replace("http://www.w3.org", "").replace(
         "http://purl.org", ""
     ).replace("https://matplotlib.org", "").replace("http://creativecommons.org", "")
+
+
+def test_a_board_that_was_not_tried_to_the_end_loses_no_race() -> None:
+    def stop(chip: str, rung: Rung) -> None:
+        if chip == "p150":
+            raise KeyboardInterrupt
+
+    advice = advise(no_batch, ["n150", "p150"], on_rung=stop)
+    assert advice.interrupted
+    assert "p150 could not be tried to the end" in advice.choice
+    assert "is the fastest:" not in advice.choice
 
 
 def _said(capsys: pytest.CaptureFixture[str], *args: str) -> str:

@@ -96,7 +96,8 @@ def _show(advice: Advice, model: str, page: Path | None) -> None:
     for board in advice.boards:
         out.print(f"{board.chip}: {settings_text(board)}")
         gains = [r for r in board.ladder.rungs[1:] if r.kept]
-        out.print(labelled("gains", ", ".join(f"{r.name} ×{r.gain:.2f}" for r in gains)))
+        if gains:
+            out.print(labelled("gains", ", ".join(f"{r.name} ×{r.gain:.2f}" for r in gains)))
         lost = [r for r in board.ladder.rungs if r.verdict in ("slower", "below the floor")]
         if lost:
             out.print(labelled("not", ", ".join(f"{r.name} ({r.verdict})" for r in lost)))

@@ -33,6 +33,8 @@ def print_report(
     summary = summarise(profile)
 
     def groups(title: str, name: str, found: Sequence[Group]) -> None:
+        if not found:
+            return
         columns = (name, *_COLUMNS)
         made = table(
             f"{title} ({summary.word})", columns, map(_cells, found), right=_NUMBERS, drop=_LESSER
@@ -76,14 +78,14 @@ def headline(summary: Summary) -> list[str]:
     lines = [
         f"{summary.name}",
         f"  chip       {summary.chip}, device times {summary.word}",
-        f"  device     {time_text(split.device)}{band} in {summary.ops} ops"
+        f"  device     {time_text(split.device)}{band} in {_ops(summary.ops)}"
         + (f" of {calls_text(summary)}" if summary.calls else "")
         + (f", {summary.processes} processes" if summary.processes > 1 else ""),
         f"  gaps       {time_text(split.gap)} between ops"
         + (f"; {summary.traced_calls} calls replayed a trace" if summary.traced_calls else ""),
     ]
     if summary.host_ops:
-        lines.append(f"  host ops   {time_text(split.host_ops)} in {summary.host_ops} ops")
+        lines.append(f"  host ops   {time_text(split.host_ops)} in {_ops(summary.host_ops)}")
     if split.transfer:
         size = f", {bytes_text(summary.transfer_bytes)}" if summary.transfer_bytes else ""
         lines.append(f"  transfer   {time_text(split.transfer)} over the link{size}")
@@ -104,6 +106,10 @@ def headline(summary: Summary) -> list[str]:
             + (f" in {calls_text(summary)}" if summary.calls else "")
         )
     return lines + _once(summary)
+
+
+def _ops(number: int) -> str:
+    return f"{number} op" if number == 1 else f"{number} ops"
 
 
 _ONE = {"warm": "a warm call", "first": "a first call", "all": "a call"}

@@ -47,6 +47,8 @@ def wanted_columns(name: str) -> bool:
 def build_table(columns: Columns, notes: list[str], chip_name: str = "") -> OpTable:
     """The op table of a file; ``chip_name`` is the chip where the file does not say."""
     rows = columns.rows
+    if not rows:
+        notes.append("the file has no rows below its header")
     _check_durations(columns)
     code = columns.text("OP CODE")
     kind = _types(columns)

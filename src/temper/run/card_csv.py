@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import gzip
 import io
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from temper.run.table import OpTable, Text
 
 _REQUIRED = "OP CODE"
 _MAX_HEADER_BYTES = 1 << 20
+_MAX_UNPACKED_BYTES = 1 << 30
 _BLOCK_BYTES = 1 << 20  # what the caches of a core hold: a third less CPU time than blocks of 16 MB
 
 
@@ -39,8 +42,12 @@ def read_ops_csv(path: Path, chip: str = "") -> OpTable:
         raise BadFileError(f"{path} is empty")
     notes: list[str] = []
     data: Path | bytes = path
+    if head[:2] == b"\x1f\x8b":
+        data = _unpacked(path)
+        head = data[:_MAX_HEADER_BYTES]
     if head[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        data = path.read_bytes().decode("utf-16", "replace").encode()
+        raw = data if isinstance(data, bytes) else data.read_bytes()
+        data = raw.decode("utf-16", "replace").encode()
         head = data[:_MAX_HEADER_BYTES]
         notes.append("the file was UTF-16")
     header, delimiter = _header(path, head)
@@ -49,6 +56,21 @@ def read_ops_csv(path: Path, chip: str = "") -> OpTable:
         return build_table(columns, notes, chip)
     except BadFileError as error:
         raise BadFileError(f"{path}, {error.what}") from None
+
+
+def _unpacked(path: Path) -> bytes:
+    """The bytes of a gzip file, as far as memory may be given to a stranger's file."""
+    try:
+        with gzip.open(path) as file:
+            data = file.read(_MAX_UNPACKED_BYTES + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadFileError(f"{path} is a damaged gzip file: {error}") from error
+    if len(data) > _MAX_UNPACKED_BYTES:
+        raise BadFileError(
+            f"{path} unpacks to more than {_MAX_UNPACKED_BYTES:,} B",
+            try_=f"gunzip -k {path}, and the file that comes of it",
+        )
+    return data
 
 
 def _header(path: Path, head: bytes) -> tuple[list[str], str]:

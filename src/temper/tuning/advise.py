@@ -212,6 +212,10 @@ def _next(
 
 def _choice(made: Sequence[BoardAdvice]) -> str:
     """Which board, told by how sure the difference is."""
+    unfinished = [b.chip for b in made if b.ladder.interrupted or b.ladder.late]
+    if unfinished and len(made) > 1:
+        boards = " and ".join(unfinished)
+        return f"which board is the fastest is not said: {boards} could not be tried to the end"
     ranked = sorted(made, key=lambda b: -b.best.samples_per_s)
     first = ranked[0]
     if len(ranked) == 1:

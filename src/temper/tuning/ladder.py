@@ -44,6 +44,7 @@ class Ladder:
     skipped: list[str] = field(default_factory=list)  # rungs that were not tried, and why
     notes: list[str] = field(default_factory=list)
     interrupted: bool = False  # Ctrl-C or SIGTERM came before the last rung
+    late: bool = False  # the time budget was spent before the last rung
     cast: str = ""  # what to know about casting a float32 model
     costs: dict[str, list[ProgramCost]] = field(default_factory=dict)  # by rung
     programs: dict[str, list[Program]] = field(default_factory=dict)  # by rung
@@ -201,6 +202,7 @@ class _Climb:
     def _late(self, name: str) -> bool:
         if time.monotonic() - self.started <= self.seconds:
             return False
+        self.ladder.late = True
         self.ladder.skipped.append(f"{name}: the time budget of {self.seconds:.0f} s is spent")
         return True
 
