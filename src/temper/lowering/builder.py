@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -74,6 +74,7 @@ class Builder:
         self.source = Source()
         self._names: dict[str, int] = {}
         self._converted: dict[tuple[str, str, str], Value] = {}
+        self._shared: dict[tuple[str | int, ...], Value] = {}
 
     # --- values -------------------------------------------------------------------------------
 
@@ -126,6 +127,14 @@ class Builder:
         self.weights[made.name] = made.name
         self.held[made.name] = tensor
         return made
+
+    def shared_constant(
+        self, key: tuple[str | int, ...], make: Callable[[], torch.Tensor]
+    ) -> Value:
+        """A constant that equal ops share, made once; the key starts with its name."""
+        if key not in self._shared:
+            self._shared[key] = self.constant(make(), str(key[0]))
+        return self._shared[key]
 
     def spec(self, value: Value) -> TensorSpec:
         return self.specs[value.name]

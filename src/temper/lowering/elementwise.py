@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from temper.graph.node import Node, is_node
+from temper.lowering.averages import beside
 from temper.lowering.builder import Builder, Value
 from temper.lowering.registry import lowers
 
@@ -191,10 +192,14 @@ def binary_operands(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Any]:
         n, c, h, w = image.image
         if other.image == image.image:
             return x, y, image.image
-        if other.image is None and image.shape == (n, c, h, w):
+        if image.shape == (n, c, h, w):
             flat: Value | None = None
-            if other.shape in ((n, c, h, w),):
+            if other.shape in ((n, c, h, w), (n, 1, h, w)):
                 flat = b.flat(other)
+            elif other.shape == (n, c, 1, 1):
+                pair = beside(b, image, other)
+                if pair is not None:
+                    return (*(reversed(pair) if flip else pair), image.image)
             elif other.shape in ((c, 1, 1), (1, c, 1, 1)):
                 flat = b.emit("Reshape", [other], (1, 1, 1, c), other.dtype, name=other.name)
             elif len(other.shape) == 0 or all(s == 1 for s in other.shape):
@@ -219,6 +224,10 @@ def binary(b: Builder, node: Node, function: str, x: Any, y: Any, *, name: str =
             name=name or node.name,
             image=image,
         )
+        if image is not None and stored[:2] != (1, 1):  # images as batches: flat again
+            n, c, h, w = image
+            rows = (1, 1, n * h * w, c)
+            out = b.emit("Reshape", [out], rows, dtype, name=out.name, image=image)
         return replace(out, shape=shape)
     value, scalar, first = (x, y, False) if isinstance(x, Value) else (y, x, True)
     out = b.emit(

@@ -7,12 +7,13 @@ from dataclasses import replace
 import torch
 
 from temper.graph.node import Node
+from temper.lowering.averages import average
 from temper.lowering.builder import Builder, Value
 from temper.lowering.data import reshape
 from temper.lowering.elementwise import arguments, result
 from temper.lowering.registry import lowers
 from temper.lowering.window import pair
-from temper.program.tensor import TILE, Layout
+from temper.program.tensor import Layout
 
 aten = torch.ops.aten
 
@@ -161,32 +162,14 @@ def lower_adaptive_max(b: Builder, node: Node) -> tuple[Value, ...] | None:
 
 
 def spatial_mean(b: Builder, node: Node, x: Value) -> Value:
-    """The mean over H and W: a reduction over the rows of each channels-last image."""
+    """The mean over H and W: one row of channels for each image."""
     shape, dtype = result(node)
     if len(x.shape) == 3:
         x = reshape(b, x, (1, *x.shape), node.name)
-    n, c, h, w = x.shape
-    flat = b.flat(x)
-    source = replace(flat, image=None)
-    # Images that end inside a tile are parted as rows, which costs nothing, and summed as rows.
-    as_rows = b.lazy_layout and n > 1 and h * w % TILE != 0
-    layout: Layout = "row_major" if as_rows else "tile"
-    rows = b.emit(
-        "Reshape", [b.in_layout(source, layout)], (n, 1, h * w, c), dtype, name=node.name,
-        layout=layout,
-    )  # fmt: skip
-    mean = b.emit(
-        "Reduce",
-        [rows],
-        (n, 1, 1, c),
-        dtype,
-        {"function": "mean", "dims": [2], "keepdim": True},
-        name=node.name,
-        layout=layout,
-    )
-    if as_rows:  # one row of tiles for all images: a row by itself would fill a tile with padding
-        mean = b.emit("Reshape", [mean], (n, c), dtype, name=node.name, layout=layout)
-    return b.emit("Reshape", [b.in_layout(mean, "tile")], shape, dtype, name=node.name)
+    mean = average(b, b.flat(x), node.name)
+    if shape == mean.shape:
+        return b.settle(mean)
+    return b.emit("Reshape", [replace(mean, image=None)], shape, dtype, name=node.name)
 
 
 def upsample(b: Builder, node: Node, mode: str) -> Value:

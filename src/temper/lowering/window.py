@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,10 +11,13 @@ import torch
 
 from temper.graph.node import Node
 from temper.lowering.builder import DEVICE_FORMATS, Builder, Value
-from temper.lowering.data import permute, reshape
+from temper.lowering.data import permute, reshape, slice_
 from temper.lowering.elementwise import arguments, result
+from temper.lowering.grouped import group_runs
 from temper.lowering.registry import lowers
 from temper.lowering.stem import fold_stem
+from temper.program import Op, TensorSpec
+from temper.program.compute_config import default_compute
 from temper.program.tensor import BLOCK_FORMATS
 
 aten = torch.ops.aten
@@ -41,7 +45,6 @@ def conv(
     output_padding: list[int] | None = None,
 ) -> Value:
     """One convolution; level 0 prepares its weights at every call, level 1 once."""
-    dtype = result(node)[1]
     stem = None
     if not transposed and _is_grouped_product(b, weight, stride, padding, groups):
         weight, groups = _spread_groups(b, weight, groups), 1
@@ -53,33 +56,107 @@ def conv(
         flat = b.flat(x)
     assert flat.image is not None
     n, c, h, w = flat.image
-    kernel = [1, *weight.shape[2:]][-2:]
-    out_channels = out_image[1]
+    attrs: dict[str, Any] = {
+        "batch": n, "in_h": h, "in_w": w, "kernel": [1, *weight.shape[2:]][-2:], "stride": stride,
+        "padding": padding, "dilation": dilation, "groups": groups, "in_channels": c,
+        "out_channels": out_image[1], "prepared": True,
+    }  # fmt: skip
+    if transposed:
+        attrs["output_padding"] = output_padding or [0, 0]
+    flat = replace(flat, image=None)
+    rows = out_image[0] * out_image[2] * out_image[3]
+    runs = [groups] if transposed else _runs(b, node, flat, weight, bias, rows, attrs)
+    if len(runs) == 1:
+        out = _window(b, node, flat, weight, bias, rows, attrs)
+    else:
+        out = _in_runs(b, node, flat, weight, bias, rows, attrs, runs)
+    return replace(out, shape=out_image, image=out_image)
+
+
+def _window(
+    b: Builder,
+    node: Node,
+    flat: Value,
+    weight: Value,
+    bias: Value | None,
+    rows: int,
+    attrs: dict[str, Any],
+) -> Value:
+    """The op and the preparation of its weights."""
+    transposed = "output_padding" in attrs
+    kernel, out_channels = attrs["kernel"], attrs["out_channels"]
     deep, wide = (0, 1) if transposed else (1, 0)
     prepared_shape = (1, 1, kernel[0] * kernel[1] * weight.shape[deep], weight.shape[wide])
     fmt = _weight_format(b, node, weight)
     weight = b.on_device(weight, fmt)
     bias = b.on_device(bias, fmt) if bias is not None else None
     once = bool(b.options["enable_conv_weight_preparation"])
-    form = {"groups": groups, "transposed": transposed}
+    form = {"groups": attrs["groups"], "transposed": transposed}
     prepared = _prepare(b, weight, prepared_shape, form, once)
-    attrs: dict[str, Any] = {
-        "batch": n, "in_h": h, "in_w": w, "kernel": kernel, "stride": stride, "padding": padding,
-        "dilation": dilation, "groups": groups, "in_channels": c, "out_channels": out_channels,
-        "prepared": True,
-    }  # fmt: skip
-    if transposed:
-        attrs["output_padding"] = output_padding or [0, 0]
-    rows = out_image[0] * out_image[2] * out_image[3]
-    out = b.emit(
+    return b.emit(
         "ConvTranspose2d" if transposed else "Conv2d",
         [flat, prepared] + ([bias] if bias is not None else []),
         (1, 1, rows, out_channels),
-        dtype,
+        result(node)[1],
         attrs,
         name=node.name,
     )
-    return replace(out, shape=out_image, image=out_image)
+
+
+def _runs(
+    b: Builder,
+    node: Node,
+    flat: Value,
+    weight: Value,
+    bias: Value | None,
+    rows: int,
+    attrs: dict[str, Any],
+) -> list[int]:
+    """Groups of each run of channels that is convolved by itself."""
+    known = weight.const and (bias is None or bias.const) and b.options["enable_const_eval"]
+    if attrs["groups"] == 1 or not b.lazy_layout or not known:
+        return [attrs["groups"]]
+    dtype = result(node)[1]
+    fmt = _weight_format(b, node, weight)
+    x = replace(b.spec(flat), layout="tile")
+    deep = math.prod(attrs["kernel"]) * weight.shape[1]
+    given = [x, TensorSpec((1, 1, deep, weight.shape[0]), fmt)]
+    if bias is not None:
+        given.append(TensorSpec((weight.shape[0],), fmt))
+    out = TensorSpec((1, 1, rows, attrs["out_channels"]), b.format_of(dtype))
+    computed = {**default_compute("Conv2d", given, [out], b.chip.arch, b.level), **attrs}
+    if b.options["math_fidelity"] not in (None, "", "ttnn_default"):
+        computed["fidelity"] = b.options["math_fidelity"]
+    names = ("x", "weight", "bias")[: len(given)]
+    return group_runs(b, Op("Conv2d", names, ("y",), computed), given, out)
+
+
+def _in_runs(
+    b: Builder,
+    node: Node,
+    flat: Value,
+    weight: Value,
+    bias: Value | None,
+    rows: int,
+    attrs: dict[str, Any],
+    runs: list[int],
+) -> Value:
+    """One convolution for each run of groups, side by side."""
+    flat = b.in_layout(flat, "tile")
+    dtype = result(node)[1]
+    groups, start, parts = attrs["groups"], 0, []
+    inside, outside = attrs["in_channels"] // groups, attrs["out_channels"] // groups
+    for run in runs:
+        stop = start + run
+        x = slice_(b, replace(flat, shape=b.spec(flat).shape), 3, start * inside, stop * inside, 1,
+                   flat.name)  # fmt: skip
+        w = slice_(b, weight, 0, start * outside, stop * outside, 1, weight.name)
+        add = bias and slice_(b, bias, 0, start * outside, stop * outside, 1, bias.name)
+        own = {**attrs, "groups": run, "in_channels": run * inside, "out_channels": run * outside}
+        parts.append(_window(b, node, x, w, add, rows, own))
+        start = stop
+    shape = (1, 1, rows, attrs["out_channels"])
+    return b.emit("Concat", parts, shape, dtype, {"dim": 3}, name=node.name)
 
 
 # Groups of a pointwise convolution that are spread to one matrix; ttnn's convolution does the same

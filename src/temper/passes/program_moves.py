@@ -23,7 +23,7 @@ from temper.program.tensor import SRAM, TILE, Layout, turned_by_transpose
 # Formats that exist in rows as well as in tiles.
 _ROWED = frozenset({"bfloat16", "float32", "int32", "uint32"})
 # A tensor up to this size is likely to lie in SRAM at level 2.
-_SRAM_BYTES = 16 << 20
+SRAM_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -159,4 +159,4 @@ _NOBODY = Op("Copy", (), ())
 
 
 def _lying(spec: TensorSpec, sram: bool) -> TensorSpec:
-    return spec.with_memory(SRAM if sram and spec.size_bytes <= _SRAM_BYTES else DRAM)
+    return spec.with_memory(SRAM if sram and spec.size_bytes <= SRAM_BYTES else DRAM)
