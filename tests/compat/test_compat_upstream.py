@@ -255,6 +255,7 @@ def test_names_of_tracers_and_meshes_are_there_and_say_why_they_cannot_work(
         "from tt_torch.backend.backend import aot_backend, fw_compiler\n"
         "from tt_torch.sparse_mlp import SparseMLP\n"
         "from tt_torch.tools.device_manager import DeviceManager\n"
+        "from tt_torch.tools.verify import verify_torch_module_async\n"
         "from tt_torch.torch_overrides import torch_function_override\n"
         "from torch_xla.core.dynamo_bridge import extract_compiled_graph\n"
         "torch_function_override.__exit__(None, None, None)\n"

@@ -12,7 +12,7 @@ import pytest
 from pyarrow import parquet
 
 from temper import etl
-from temper.errors import UsageError
+from temper.errors import BadFileError, UsageError
 from temper.etl import synthetic
 from temper.etl.inputs import open_sources, split_source
 
@@ -180,3 +180,16 @@ def test_a_batch_that_is_kept_holds_no_more_memory_than_its_rows(tmp_path: Path)
     [batch] = etl.criteo_pipeline(1000).fit_transform(path)
     assert batch.num_rows == 100
     assert max(b.size for c in batch.columns for b in c.buffers() if b is not None) <= 100 * 8
+
+
+def test_a_frames_integers_with_gaps_are_integers_and_its_truth_values_too() -> None:
+    """pandas keeps them as floats with NaN; a fraction among them is still told."""
+    schema = etl.Schema("counts", (etl.Column("n", "int", missing=-1), etl.Column("yes", "int")))
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"n": [3, None, -(2**40)], "yes": [True, False, True]})
+    assert frame["n"].dtype == float
+    made = etl.Pipeline([], schema).table(frame)
+    assert made["n"].to_pylist() == [3, -1, -(2**40)]
+    assert made["yes"].to_pylist() == [1, 0, 1]
+    with pytest.raises(BadFileError, match="'n' is double, its chain needs integers"):
+        etl.Pipeline([], schema).table(frame.assign(n=[0.5, 1, 2]))

@@ -105,7 +105,8 @@ FORWARDS: dict[str, dict[str, str]] = {
         **_names("tt_torch_verify", "calculate_atol", "calculate_pcc"),
     },
     "tt_torch.tools.verify": _names("tt_torch_verify", "verify_against_golden", "verify_module",
-                                    verify_torch_module="verify_module"),
+                                    verify_torch_module="verify_module",
+                                    verify_torch_module_async="verify_module"),
     "tt_torch.torch_overrides": _names("tt_torch_parts", "torch_function_override"),
     "tt_torch.weight_dtype": _names(
         "tt_torch_weights", "WeightDtypeParametrization", "apply_weight_dtype_overrides",

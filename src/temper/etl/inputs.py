@@ -29,7 +29,7 @@ def open_sources(inputs: Any, schema: Schema, **options: Any) -> list[Input]:
     for item in [inputs] if one else list(inputs):
         table = as_table(item)
         if table is not None:
-            found.append(Input(_TABLE, schema, table=table))
+            found.append(Input(_TABLE, schema, table=_with_integers(table, schema)))
             continue
         found += _open(str(item), schema, options)
     if not found:
@@ -63,6 +63,27 @@ def as_table(value: Any) -> Any:
     if type(value).__module__.split(".")[0] == "pandas":
         return pa.Table.from_pandas(value, preserve_index=False)
     return None
+
+
+def _with_integers(table: Any, schema: Schema) -> Any:
+    """The table with integers where the schema has them and a frame could not.
+
+    A pandas column of integers with gaps holds floats: they are taken where all are whole.
+    """
+    import pyarrow as pa
+    from pyarrow import compute
+
+    names = {column.name for column in schema.columns if column.kind == "int"}
+    for place, field in enumerate(table.schema):
+        boolean = pa.types.is_boolean(field.type)
+        if field.name not in names or not (boolean or pa.types.is_floating(field.type)):
+            continue
+        try:
+            whole = compute.cast(table.column(place), pa.int8() if boolean else pa.int64())
+        except pa.ArrowInvalid:  # fractions: the schema's check tells
+            continue
+        table = table.set_column(place, field.name, whole)
+    return table
 
 
 def _open(path: str, schema: Schema, options: dict[str, Any]) -> list[Input]:
