@@ -94,3 +94,35 @@ def test_a_small_operand_follows_the_order_of_a_large_one(
              and built.program.values[op.inputs[0]].shape == (4, 64, 96)]  # fmt: skip
     assert not large
     assert torch.equal(run(built, X, y), function(X.bfloat16(), y.bfloat16()))
+
+
+class Scored(nn.Module):
+    """Attention by hand with keys that are read both ways and scores that get something added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(8)
+        self.q, self.k, self.v, self.out = (nn.Linear(128, 128) for _ in range(4))
+        self.place = nn.Parameter(torch.randn(64, 96))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, rows, _ = x.shape
+
+        def heads(y: torch.Tensor) -> torch.Tensor:
+            return y.view(batch, rows, 2, 64).transpose(1, 2).reshape(2 * batch, rows, 64)
+
+        q, k, v = heads(self.q(x)), heads(self.k(x)), heads(self.v(x))
+        scores = torch.bmm(q, k.transpose(1, 2) / 8) + (k @ self.place)[..., :rows].sigmoid()
+        y = torch.bmm(torch.softmax(scores, -1), v).view(batch, 2, rows, 64)
+        return self.out(y.permute(0, 2, 1, 3).reshape(batch, rows, 128))
+
+
+def test_heads_that_are_read_turned_and_upright_are_split_once() -> None:
+    x = torch.randn(2, 64, 128, generator=torch.Generator().manual_seed(9))
+    model = Scored().eval()
+    expected = model(x).detach()
+    built = build(model, x)
+    found = Counter(op.kind for op in built.program.ops)
+    assert found["CreateQkvHeads"] == found["ConcatHeads"] == 1
+    assert not {"Untilize", "Tilize", "Reshape"} & set(moved(built))
+    assert pcc(expected, run(built, x).float()) > 0.999

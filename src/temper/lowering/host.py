@@ -15,6 +15,7 @@ import torch
 from temper.errors import CompileError
 from temper.graph.host_operators import trust
 from temper.graph.node import Node, is_node
+from temper.graph.views import READERS, source_of_view
 from temper.lowering.builder import DEVICE_FORMATS, Builder, Value
 from temper.program import Op
 
@@ -98,13 +99,29 @@ def _random(node: Node) -> bool:
 
 
 def _bound(b: Builder, argument: Any) -> Any:
-    """An argument with values in the place of nodes."""
+    """An argument with values in the place of nodes; views of an input are taken on the host."""
     if is_node(argument):
+        if _shows_input(b, argument):
+            rest = {k: v for k, v in argument.kwargs.items() if k not in _DROPPED}
+            args = tuple(_bound(b, a) for a in argument.args)
+            return DeferredCall(str(argument.target), args, rest)
         value = b.env[argument]
         return b.plain(value) if isinstance(value, Value) else value
     if isinstance(argument, (list, tuple)):
         return [_bound(b, a) for a in argument]
     return argument
+
+
+def _shows_input(b: Builder, node: Node) -> bool:
+    """Whether a node is a view, or a view of one, of what the call is given."""
+    if node.target not in READERS or not isinstance(b.env.get(node), Value):
+        return False
+    source = source_of_view(node)
+    while source is not None and source.target in READERS:
+        source = source_of_view(source)
+    value = b.env.get(source) if source is not None else None
+    given = source is not None and source.op == "placeholder"
+    return given and isinstance(value, Value) and not value.const and value.name not in b.state
 
 
 def _emit(

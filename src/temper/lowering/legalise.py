@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from temper.program import Op, Program, TensorSpec
+from temper.program import HOST, Op, Program, TensorSpec
 from temper.program.conv_config import window_of
 from temper.program.tensor import BLOCK_FORMATS, INTEGER_FORMATS, TILE
 
@@ -51,6 +51,7 @@ class _Legaliser:
 
     def run(self) -> Program:
         self._unsigned_inputs()
+        self._host_inputs()
         const_ops = list(self.program.const_ops)
         for op in self.program.ops:
             if id(op) in self.gone:
@@ -89,6 +90,13 @@ class _Legaliser:
             only_index = readers.get(name) == {True} and name not in self.program.outputs
             if spec.format == "int32" and only_index:
                 self.values[name] = replace(spec, format="uint32")
+
+    def _host_inputs(self) -> None:
+        """Inputs that only host ops read are never sent to the chip."""
+        for name in self.program.inputs:
+            readers = {op.kind for op in self.program.ops if name in op.inputs}
+            if readers == {"Host"} and name not in self.program.outputs:
+                self.values[name] = replace(self.values[name], layout="row_major", memory=HOST)
 
     def _index(self, op: Op) -> list[Op] | None:
         place = _INDEX[op.kind]

@@ -19,7 +19,7 @@ from torch import fx
 
 from temper.graph.captured import Captured
 from temper.graph.fused import split_qkv_heads
-from temper.graph.match import inherit
+from temper.graph.match import add_call, inherit
 from temper.graph.node import Node
 from temper.graph.views import source_of_view, write
 from temper.options import Options
@@ -53,6 +53,9 @@ def fuse_heads(captured: Captured, options: Options) -> int:
     graph = captured.graph
     found = Analysis(graph, set(graph.nodes))
     found.run()
+    if _turn_last(graph, found):
+        found = Analysis(graph, set(graph.nodes))
+        found.run()
     groups: dict[Any, list[Heads]] = defaultdict(list)
     for node, shown in found.shown.items():
         heads = heads_of(node, shown)
@@ -65,6 +68,35 @@ def fuse_heads(captured: Captured, options: Options) -> int:
         for part in _threes(members):
             hits += _split(graph, part)
     graph.eliminate_dead_code()
+    return hits
+
+
+def _turn_last(graph: fx.Graph, found: Analysis) -> int:
+    """Heads that are read with their last axes turned, as keys are: heads first, then the turn."""
+    plain: dict[Shown, Node] = {}
+    for node, shown in found.shown.items():
+        plain.setdefault(shown, node)
+    hits = 0
+    for node, shown in list(found.shown.items()):
+        chart = shown.chart
+        if not isinstance(chart, IndexMap) or len(chart.shape) not in (3, 4):
+            continue
+        upright = Shown(shown.base, chart.permute((*range(len(chart.shape) - 2), -1, -2)))
+        if shown.base.node is node or heads_of(node, shown) is not None:
+            continue
+        heads = heads_of(node, upright) if _read_by_others(node, found) else None
+        steps = moves(upright.chart) if isinstance(upright.chart, IndexMap) else None
+        if heads is None or heads.sizes[1] < 2 or heads.sizes[3] % TILE or steps is None:
+            continue
+        if heads.base.target is not aten.linear.default:
+            continue
+        with graph.inserting_before(node):
+            before = plain.get(upright)
+            if before is None or not before < node:
+                before = write(graph, heads.base, steps, node)
+            turned = add_call(graph, aten.transpose.int, node, before, -2, -1)
+        node.replace_all_uses_with(turned)
+        hits += 1
     return hits
 
 

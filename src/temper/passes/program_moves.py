@@ -57,6 +57,9 @@ def ways(chart: IndexMap, before: TensorSpec, after: TensorSpec, *, gather: bool
                 yield way
                 if any(step.kind == "Transpose" for step in way):
                     yield tuple(map(_as_permute, way))
+    heads = _heads_joined(chart)
+    if heads is not None and before.format == "bfloat16":
+        yield tuple(_by_heads(heads, before, after))
     if gather and before.format == "bfloat16" and not chart.is_reshape:
         looked_up = _looked_up(chart, before, after)
         if looked_up is not None:
@@ -74,6 +77,41 @@ def _in(
         spec = replace(spec, shape=step.shape)
         kind, attrs = _described(step, len(step.shape))
         yield MoveStep(kind, tuple(attrs.items()), spec)
+    if spec.layout != after.layout:
+        yield _relayout(replace(spec, layout=after.layout))
+
+
+def _heads_joined(chart: IndexMap) -> tuple[int, int, int, int] | None:
+    """(B, heads, S, d) where a map puts heads of whole tiles side by side, None for other maps."""
+    factors = chart.factors
+    if len(factors) == 3:
+        factors = ((1, prod(chart.source)), *factors)
+    if len(factors) != 4 or chart.offset or not chart.is_bijection:
+        return None
+    (batch, _), (rows, _), (heads, _), (width, _) = factors
+    strides = (heads * rows * width, width, rows * width, 1)
+    if chart.axes[-1] != factors[2:] or width % TILE or strides != tuple(s for _, s in factors):
+        return None
+    return batch, heads, rows, width
+
+
+def _by_heads(
+    sizes: tuple[int, int, int, int], before: TensorSpec, after: TensorSpec
+) -> Iterator[MoveStep]:
+    """The op that joins heads, between other names of the same rows."""
+    batch, heads, rows, width = sizes
+    spec = before
+    if spec.layout != "tile":
+        spec = replace(spec, layout="tile")
+        yield _relayout(spec)
+    if spec.shape != sizes:
+        spec = replace(spec, shape=sizes)
+        yield MoveStep("Reshape", (), spec)
+    spec = replace(spec, shape=(batch, rows, heads * width))
+    yield MoveStep("ConcatHeads", (), spec)
+    if spec.shape != after.shape:
+        spec = replace(spec, shape=after.shape)
+        yield MoveStep("Reshape", (), spec)
     if spec.layout != after.layout:
         yield _relayout(replace(spec, layout=after.layout))
 
