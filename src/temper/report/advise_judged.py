@@ -14,10 +14,13 @@ from temper.program.tensor import BLOCK_FORMATS, SRAM, TensorSpec
 from temper.report.accuracy import fidelity_note, weight_format_note
 from temper.report.advice import Advice
 from temper.report.judge import Judged
+from temper.report.summary import short_code
 
 _BASIS = "measured, the gain modelled"
 # An op that runs on fewer of the cores than this could use more.
 _FEW = 0.5
+# Ops that a piece of advice names, those that gain most first.
+_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -36,21 +39,15 @@ def advise_judged(judged: Sequence[Judged], total_ns: float, *, in_ttnn: bool) -
     """A piece of advice for each change that the model finds faster."""
     made = []
     for change in _CHANGES:
-        gain, best, best_gain, count = 0.0, judged[0], 0.0, 0
-        for item in judged:
-            saved = _saved(item, change)
-            if saved <= 0:
-                continue
-            gain, count = gain + saved, count + item.count
-            if saved > best_gain:
-                best, best_gain = item, saved
-        if not count:
+        saved = [(_saved(item, change), item) for item in judged]
+        gaining = sorted((pair for pair in saved if pair[0] > 0), key=lambda pair: -pair[0])
+        if not gaining:
             continue
-        name = best.code.removesuffix("DeviceOperation")
-        first = f"{name} {best.shape} on {best.cores} of {best.available} cores"
-        why = f"{change.why} ({count} runs, most in {first})"
-        paste = _paste(change, best, in_ttnn)
-        then = total_ns - gain
+        named = "; ".join(_named(item) for _, item in gaining[:_NAMED])
+        others = len(gaining) - _NAMED
+        why = f"{change.why}: {named}" + (f"; and {others} more" if others > 0 else "")
+        paste = _paste(change, gaining[0][1], in_ttnn)
+        then = total_ns - sum(gain for gain, _ in gaining)
         made.append(
             Advice(
                 change.title,
@@ -65,6 +62,12 @@ def advise_judged(judged: Sequence[Judged], total_ns: float, *, in_ttnn: bool) -
             )
         )
     return made
+
+
+def _named(item: Judged) -> str:
+    """An op with its shape, cores and how often it ran."""
+    runs = f", {item.count} runs" if item.count > 1 else ""
+    return f"{short_code(item.code)} {item.shape} on {item.cores} of {item.available} cores{runs}"
 
 
 def _paste(change: _Change, item: Judged, in_ttnn: bool) -> str:

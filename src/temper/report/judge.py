@@ -16,11 +16,12 @@ from temper.cost.records import OpCost
 from temper.cost.rows import Row, convert_row
 from temper.errors import TemperError
 from temper.run.records import MEASURED
-from temper.run.table import OpTable, Text
+from temper.run.table import OpTable, Text, combined
 from temper.units import time_text
 
 # Distinct configurations that are judged, largest time first: the rest is too small to matter.
 _MAX_CONFIGURATIONS = 64
+_MOST_CORES = 4095  # more are no core count
 # An op's code, as any version of tt-metal writes it, and the family that the cost model knows.
 _FAMILIES = tuple(
     (re.compile(pattern), family)
@@ -135,12 +136,9 @@ def judge(table: OpTable) -> tuple[OpTable, list[Judged]]:
 def _configurations(table: OpTable, rows: np.ndarray) -> list[np.ndarray]:
     """Rows of the same op with the same tensors and attributes, largest time first."""
     names = ("code", "shape", "formats", "memory", "fidelity", "attributes")
-    key = np.zeros(len(rows), dtype=np.int64)
-    for name in names:
-        text = table.text(name)
-        _, key = np.unique(key * len(text.values) + text.codes[rows], return_inverse=True)
-    cores = np.nan_to_num(table.number("cores")[rows]).astype(np.int64)
-    _, key = np.unique(key * 4096 + np.clip(cores, 0, 4095), return_inverse=True)
+    cores = np.clip(np.nan_to_num(table.number("cores")[rows]).astype(np.int64), 0, _MOST_CORES)
+    by_cores = Text(cores, [str(number) for number in range(_MOST_CORES + 1)])
+    key, _ = combined([*(table.text(name).take(rows) for name in names), by_cores])
     order = np.argsort(key, kind="stable")
     cuts = np.flatnonzero(np.diff(key[order])) + 1
     groups = [rows[part] for part in np.split(order, cuts)] if len(rows) else []

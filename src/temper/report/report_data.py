@@ -20,7 +20,7 @@ from temper.report.timeline_data import timelines
 from temper.run.calls import ALL
 from temper.run.opening import Profile
 from temper.run.records import ProgramRecord, Run
-from temper.run.table import OpTable
+from temper.run.table import OpTable, combined
 from temper.units import bytes_text, rate_text, time_text
 
 _MAX_ROWS = 20_000
@@ -183,12 +183,7 @@ def _reached(run: Run | None, rows: int) -> list[dict[str, float]]:
 def _merged(table: OpTable) -> OpTable:
     kept = table.select(~table.text("type").equals("signpost"))
     names = ("module", "code", "shape", "formats", "type")
-    codes = np.zeros(kept.rows, dtype=np.int64)
-    for name in names:
-        column = kept.text(name)
-        _, codes = np.unique(codes * len(column.values) + column.codes, return_inverse=True)
-        codes = codes.reshape(-1)
-    _, first = np.unique(codes, return_index=True)
+    codes, first = combined([kept.text(name) for name in names])
     merged = kept.select(first)
     counts = np.bincount(codes)
     numbers = dict(merged.numbers)

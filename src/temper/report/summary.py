@@ -13,7 +13,7 @@ from temper.record.events import Flag, Kind
 from temper.run.calls import ALL, OneTime, one_time_work
 from temper.run.opening import Profile
 from temper.run.records import MODELLED, Run, call_flags
-from temper.run.table import OpTable, Text
+from temper.run.table import OpTable, Text, combined
 
 GROUPS = {"op": "code", "module": "module", "line": "location", "bound": "bound"}
 
@@ -202,13 +202,11 @@ def top_ops(table: OpTable, limit: int) -> list[Group]:
     """Ops by module, kind and shape: the rows that a person would want to see."""
     kept = table.select(table.is_device)
     parts = [kept.text(name) for name in ("module", "code", "shape")]
+    codes, first = combined(parts)
     label = [
         f"{module}  {short_code(code)}" + (f"  {shape}" if shape else "")
-        for module, code, shape in (
-            (parts[0][row], parts[1][row], parts[2][row]) for row in _distinct_rows(parts)
-        )
+        for module, code, shape in ([part[row] for part in parts] for row in first.tolist())
     ]
-    codes = _codes(parts)
     named = OpTable(
         kept.rows, kept.numbers, {**kept.texts, "label": Text(codes, label)}, kept.basis
     )
@@ -218,20 +216,6 @@ def top_ops(table: OpTable, limit: int) -> list[Group]:
 def short_code(code: str) -> str:
     """An op's name without its suffix."""
     return code.removesuffix("DeviceOperation") or code
-
-
-def _codes(parts: Sequence[Any]) -> np.ndarray:
-    codes = np.zeros(len(parts[0]), dtype=np.int64)
-    for part in parts:
-        _, codes = np.unique(codes * len(part.values) + part.codes, return_inverse=True)
-        codes = codes.reshape(-1)
-    return codes.astype(np.int32)
-
-
-def _distinct_rows(parts: Sequence[Any]) -> list[int]:
-    codes = _codes(parts)
-    _, first = np.unique(codes, return_index=True)
-    return [int(row) for row in first]
 
 
 def _or(table: OpTable, name: str, instead: np.ndarray) -> np.ndarray:

@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from temper.report.judge import JUDGED_COLUMNS, judged_cells
-from temper.report.summary import Group, Summary, calls_text, group_by, summarise, top_ops
+from temper.report.summary import (
+    Group,
+    Summary,
+    calls_text,
+    group_by,
+    short_code,
+    summarise,
+    top_ops,
+)
 from temper.run.opening import Profile
 from temper.units import bytes_text, hanging, rate_text, time_text
 
@@ -141,16 +149,11 @@ def _cells(group: Group) -> list[str]:
     if group.low_ns != group.high_ns:
         band = f"{time_text(group.low_ns / runs)} to {time_text(group.high_ns / runs)}"
     return [
-        _short(group.name) or "(none)", f"{group.share:.1%}", time_text(group.total_ns),
+        short_code(group.name) or "(none)", f"{group.share:.1%}", time_text(group.total_ns),
         str(group.count), time_text(group.total_ns / runs), band, time_text(group.gap_ns / runs),
         "" if group.cores != group.cores else f"{group.cores:.0f}", group.bound,
         _short_path(group.where),
     ]  # fmt: skip
-
-
-def _short(name: str) -> str:
-    """Device operations without the word that all of them end in."""
-    return name.removesuffix("DeviceOperation")
 
 
 def _short_path(where: str) -> str:

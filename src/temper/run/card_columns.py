@@ -14,7 +14,7 @@ from temper.errors import BadFileError, UsageError
 from temper.formats.sizes import TILE, TILE_BYTES
 from temper.run.csv_columns import COLUMNS, WANTED
 from temper.run.records import MEASURED, MODELLED
-from temper.run.table import OpTable, Text
+from temper.run.table import OpTable, Text, combined
 
 if TYPE_CHECKING:
     from temper.run.card_csv import Columns
@@ -110,9 +110,9 @@ def _leave_compiles_out(
     if not long.any():
         return
     names = ("code", "shape", "formats", "attributes")
-    key, _ = _combine([texts[name] for name in names])
-    first = np.zeros(len(key), dtype=bool)
-    first[np.unique(key, return_index=True)[1]] = True
+    _, rows = combined([texts[name] for name in names])
+    first = np.zeros(len(long), dtype=bool)
+    first[rows] = True
     compiled = first & long
     if compiled.any():
         waited = float(np.nansum(numbers["gap_ns"][compiled])) / 1e9
@@ -245,27 +245,14 @@ def _shapes(columns: Columns) -> Text:
         for tensor in ("INPUT_0", "INPUT_1")
         for part in "WZYX"
     ]
-    codes, distinct = _combine(texts)
-    values = [_shape([_logical(word) for word in words]) for words in distinct]
+    codes, rows = combined(texts)
+    values = [_shape([_logical(text[row]) for text in texts]) for row in rows.tolist()]
     return Text(codes, values)
 
 
 def _logical(value: str) -> int:
     found = _DIMENSION.match(value)
     return int(found.group(2) or found.group(1)) if found else 0
-
-
-def _combine(texts: Sequence[Text]) -> tuple[np.ndarray, list[list[str]]]:
-    """Distinct combinations of several text columns, and which one each row has."""
-    codes = np.zeros(len(texts[0]), dtype=np.int64)
-    rows = np.zeros(0, dtype=np.int64)
-    for text in texts:
-        # Folding one column in at a time keeps the numbers small and the sort one-dimensional.
-        _, rows, codes = np.unique(
-            codes * len(text.values) + text.codes, return_index=True, return_inverse=True
-        )
-    distinct = [[text[row] for text in texts] for row in rows.tolist()]
-    return codes.reshape(-1).astype(np.int32), distinct
 
 
 def _shape(dims: Sequence[int]) -> str:
@@ -280,9 +267,11 @@ def _shape(dims: Sequence[int]) -> str:
 
 
 def _join(columns: Columns, inputs: Sequence[str], between: str, output: str) -> Text:
-    codes, distinct = _combine([columns.text(name) for name in (*inputs, output)])
+    texts = [columns.text(name) for name in (*inputs, output)]
+    codes, rows = combined(texts)
     values = []
-    for words in distinct:
+    for row in rows.tolist():
+        words = [text[row] for text in texts]
         joined = between.join(word for word in words[:-1] if word)
         values.append(f"{joined} => {words[-1]}" if words[-1] else joined)
     return Text(codes, values)

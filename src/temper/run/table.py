@@ -61,6 +61,33 @@ class Text:
         return cls(np.zeros(count, dtype=np.int32), [value])
 
 
+def combined(parts: Sequence[Text]) -> tuple[np.ndarray, np.ndarray]:
+    """Which distinct combination of text columns each row has, and the first row of each one."""
+    rows = len(parts[0])
+    codes = np.zeros(rows, dtype=np.int64)
+    first = np.zeros(min(rows, 1), dtype=np.int64)
+    for part in parts:
+        # Folding one column in at a time keeps the numbers small.
+        if len(part.values) > 1:
+            keys = codes * len(part.values) + part.codes
+            codes, first = _ranked(keys, len(first) * len(part.values))
+    return codes.astype(np.int32), first
+
+
+def _ranked(keys: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """The rank of each key below ``size``, and the first row of each distinct one."""
+    if size > 4 * len(keys) + 4096:
+        _, first, ranks = np.unique(keys, return_index=True, return_inverse=True)
+        return ranks.reshape(-1), first
+    # Looked up instead of sorted; of rows with one key the last that is written is the first.
+    place = np.full(size, -1, dtype=np.int64)
+    place[keys[::-1]] = np.arange(len(keys) - 1, -1, -1)
+    found = np.flatnonzero(place >= 0)
+    first = place[found]
+    place[found] = np.arange(len(found))
+    return place[keys], first
+
+
 # Number columns. Times are of one execution; NaN where unknown.
 NUMBERS = (
     "count", "kernel_ns", "low_ns", "high_ns", "gap_ns", "host_ns", "cores", "available",
