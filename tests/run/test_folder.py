@@ -10,6 +10,7 @@ import samples
 
 from temper import files
 from temper.errors import BadFileError, TemperError
+from temper.record.capture import Capture
 from temper.report import writers
 from temper.report.writers import write_run
 from temper.run import folder
@@ -103,6 +104,13 @@ def test_a_program_whose_output_is_nowhere_costs_that_program_only(saved: Path) 
 def test_a_folder_without_a_profile_says_what_it_needs(tmp_path: Path) -> None:
     with pytest.raises(BadFileError, match="holds no profile"):
         open_profile(tmp_path)
+
+
+def test_a_folder_whose_profiler_was_killed_says_how_to_finish_it(tmp_path: Path) -> None:
+    Capture.inside(tmp_path).open().close()
+    with pytest.raises(BadFileError, match="was not finished") as caught:
+        open_profile(tmp_path)
+    assert f"temper profile --finish {tmp_path}" in str(caught.value)
 
 
 def test_a_tt_metal_folder_is_searched_for_its_newest_report(tmp_path: Path, saved: Path) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from temper.errors import BadFileError
+from temper.record.capture import unfinished
 from temper.run import folder
 from temper.run.calls import ALL, FIRST, WARM, between_marks, choose_calls, one_call
 from temper.run.card_csv import read_ops_csv
@@ -94,6 +96,11 @@ def _open(path: Path, chip: str) -> Profile:
         found = list(path.glob(f"{place}ops_perf_results*.csv"))
         if found:
             return _csv(max(found, key=lambda p: p.stat().st_mtime), chip)
+    if unfinished(path):
+        raise BadFileError(
+            f"{path} holds a profile that was not finished: its profiler was killed",
+            try_=f"temper profile --finish {shlex.quote(str(path))}",
+        )
     below = sorted({*path.glob(f"*/{folder.RUN_JSON}"), *path.glob("*/ops_perf_results*.csv")})
     raise BadFileError(
         f"{path} holds no profile",
