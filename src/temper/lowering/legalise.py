@@ -329,7 +329,7 @@ class _Legaliser:
     def _concat(self, op: Op) -> list[Op] | None:
         specs = [self.values[name] for name in op.inputs]
         dim = op.attr("dim") % max(1, len(specs[0].shape))
-        if any(s.layout != "tile" for s in specs) or dim < len(specs[0].shape) - 2:
+        if any(s.layout != "tile" for s in specs) or dim != len(specs[0].shape) - 2:
             return None
         if all(s.shape[dim] % TILE == 0 for s in specs) or not _can_be_rows(specs[0]):
             return None

@@ -27,7 +27,8 @@ Numbers = NDArray[np.int64]
 
 def dense_weights(program: Program) -> dict[str, TensorSpec]:
     """Weights as ttnn stores them: those of grouped convolutions spread to dense matrices, whole
-    tiles of channels where the image's shards divide the channels, those of group norms as rows."""
+    tiles of channels where the image's shards divide the channels, else as many as a shard's row
+    holds, those of group norms as rows."""
     found = {}
     for op in (*program.const_ops, *program.ops):
         groups = op.attr("groups") if op.kind == "PrepareConvWeight" else 1
@@ -43,9 +44,12 @@ def dense_weights(program: Program) -> dict[str, TensorSpec]:
         name = op.inputs[1]
         spec = found.get(name, program.spec(name))
         channels, positions = op.attr("in_channels"), math.prod(op.attr("kernel"))
-        divided = program.spec(op.inputs[0]).memory.sharding in ("block", "width")
-        if divided and channels % TILE and spec.shape[-2] == positions * channels:
-            shape = (*spec.shape[:-2], positions * round_up(channels, TILE), spec.shape[-1])
+        memory = program.spec(op.inputs[0]).memory
+        stored = round_up(channels, TILE) if memory.sharding in ("block", "width") else channels
+        if memory.sharding == "height" and memory.shard is not None:
+            stored = max(channels, memory.shard[1])
+        if stored != channels and spec.shape[-2] == positions * channels:
+            shape = (*spec.shape[:-2], positions * stored, spec.shape[-1])
             found[name] = replace(spec, shape=shape)
     affine = {n for op in program.ops if op.kind == "GroupNorm" for n in op.inputs[1:]}
     affine -= {n for op in program.ops if op.kind != "GroupNorm" for n in op.inputs}
