@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -86,3 +87,26 @@ def test_a_frame_carries_json_and_arrays_and_refuses_anything_else() -> None:
     ours.close()
     with pytest.raises(frames.Closed):
         frames.receive(theirs)
+
+
+def test_a_card_that_another_process_holds_is_told_with_its_number(tmp_path: Path) -> None:
+    devices = tmp_path / "tenstorrent"
+    devices.mkdir()
+    node = devices / "0"
+    node.touch()
+    script = f"f = open({str(node)!r}); print(1, flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        (line,) = card_problems(devices)
+        assert line == f"the card is busy: process {holder.pid} holds {node}"
+        holder.communicate(b"\n")
+
+
+def test_a_missing_driver_is_told(tmp_path: Path) -> None:
+    if Path("/sys/module/tenstorrent").exists():
+        pytest.skip("this machine has the driver")
+    (line,) = card_problems(tmp_path / "nothing")
+    assert line == "the driver tenstorrent is not loaded: sudo modprobe tenstorrent"

@@ -64,3 +64,26 @@ def test_ttnn_takes_places_of_integers_and_group_norms(ttnn_here: Path, level: i
         assert not wrong, "\n".join(f"{v.kind} of {v.label}: {v.message}" for v in wrong)
         assert abs(found.sram[0] - found.sram[1]) <= found.sram[1] / 100
         assert abs(found.dram[0] - found.dram[1]) <= found.dram[1] / 100
+
+
+class _Patches(torch.nn.Module):
+    """An image whose patches are computed in parts that end inside a tile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut = torch.nn.Conv2d(3, 256, 16, 16)
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return self.cut(image).flatten(2).transpose(1, 2)
+
+
+def test_ttnn_joins_parts_that_end_inside_a_tile_as_rows(ttnn_here: Path) -> None:
+    options = resolve({"optimization_level": 0})
+    image = torch.randn(1, 3, 224, 224, dtype=torch.bfloat16)
+    model = _Patches().to(torch.bfloat16).eval()
+    (program,) = compile_model(model, (image,), {}, options).programs
+    (join,) = [op for op in program.ops if op.kind == "Concat"]
+    assert any(program.spec(name).shape[2] % 32 for name in join.inputs)
+    found = check(program, find("n150"), options)
+    wrong = [v for v in found.verdicts if v.verdict != "accepted"]
+    assert not wrong, "\n".join(f"{v.kind} of {v.label}: {v.message}" for v in wrong)

@@ -7,6 +7,7 @@ image that alone is too large is cut along its height, with the rows that window
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 from temper.chips import Chip
@@ -14,7 +15,7 @@ from temper.placement.window_modes import window_configs
 from temper.program.conv_config import window_of
 from temper.program.op import Op
 from temper.program.program import Program
-from temper.program.tensor import TensorSpec, ceil_div, divisors, round_up
+from temper.program.tensor import TILE, TensorSpec, ceil_div, divisors, round_up
 
 _KINDS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
 _RARE = 4  # times as large a slice is worth an uneven end
@@ -158,5 +159,14 @@ def _cut(op: Op, values: dict[str, TensorSpec], parts: list[_Part]) -> list[Op]:
         cut = {"begins": [0, 0, begin, 0], "ends": [1, 1, end, x.shape[-1]], "steps": [1] * 4}
         made += [Op("Slice", (op.inputs[0],), (piece,), cut, op.source), part]
         results.append(result)
-    made.append(Op("Concat", tuple(results), op.outputs, {"dim": 2}, op.source))
-    return made
+    if out.layout == "row_major" or all(values[name].shape[2] % TILE == 0 for name in results):
+        return [*made, Op("Concat", tuple(results), op.outputs, {"dim": 2}, op.source)]
+    # Parts that end inside a tile are joined as rows.
+    rows = [f"{name}__rows" for name in results]
+    for name, row in zip(results, rows, strict=True):
+        values[row] = replace(values[name], layout="row_major")
+        made.append(Op("Untilize", (name,), (row,), {}, op.source))
+    joined = f"{op.outputs[0]}__rows"
+    values[joined] = replace(out, layout="row_major")
+    made.append(Op("Concat", tuple(rows), (joined,), {"dim": 2}, op.source))
+    return [*made, Op("Tilize", (joined,), op.outputs, {}, op.source)]
