@@ -75,6 +75,31 @@ def test_bench_of_a_folder_prints_rates_by_batch_and_context(tmp_path: Path) -> 
     assert all(t["fits"] for t in found)
 
 
+_MAMBA = {"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 256}
+
+
+@pytest.mark.parametrize(
+    ("config", "word"),
+    [
+        (None, "has no config.json"),
+        ("{", "cannot read"),
+        ({"model_type": "lama"}, '"model_type": "llama"'),
+        ({**EIGHT_B, "model_type": "llama", "hidden_size": 4000}, "makes no model of"),
+        (_MAMBA, "linear_attention"),
+        ({"model_type": "t5"}, "an encoder-decoder"),
+    ],
+)
+def test_a_folder_that_is_no_language_model_is_told_in_words(
+    tmp_path: Path, config: object, word: str
+) -> None:
+    if config is not None:
+        text = config if isinstance(config, str) else json.dumps(config)
+        (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    with pytest.raises(UsageError, match=word) as told:
+        LanguageCosts(str(tmp_path), BFP8).times(1, 64)
+    assert "Traceback" not in str(told.value)
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the size of a process from /proc")
 def test_weights_that_nobody_writes_leave_a_process_that_can_be_forked() -> None:
     def size_gb() -> float:

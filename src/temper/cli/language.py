@@ -70,9 +70,12 @@ def bench_language(
     out.print(table(title, columns, rows, right=columns))
     last = found[-1]
     out.print(
-        f"a step reads {bytes_text(last.read_bytes)} at {last.users} users, context "
-        f"{last.context}: {time_text(last.roofline_ns)} at the DRAM's peak"
+        f"a step reads {bytes_text(last.read_bytes)} (users: {last.users}, context: "
+        f"{last.context}): {time_text(last.roofline_ns)} at the DRAM's peak"
     )
+    made_for = getattr(costs.config, "max_position_embeddings", None) or max(lengths)
+    if max(lengths) > made_for:
+        out.print(f"the model was made for {made_for} positions; longer contexts are costed alike")
     slow = sorted(last.layer, key=lambda op: -op.time_ns)[:6]
     ops = [(op.kind, op.module, time_text(op.time_ns), op.bound) for op in slow]
     out.print(table("the longest ops of a layer", ("op", "module", "time", "bound"), ops,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from temper import chips
@@ -23,7 +24,7 @@ from temper.frontdoor.language.programs import (
     build_step,
     rounded_capacity,
 )
-from temper.frontdoor.language.step import layer_shapes
+from temper.frontdoor.language.step import layer_shapes, other_layers
 from temper.frontdoor.loader import load
 from temper.options import Options, resolve
 from temper.program import Program
@@ -97,6 +98,14 @@ class LanguageCosts:
         self._build: Any = None
         if is_folder(argument):
             self.config = read_config(argument)
+        elif ":" not in argument:
+            there = Path(argument).is_dir()
+            raise UsageError(
+                f"{argument} has no config.json" if there else f"there is no folder {argument}",
+                needs="a folder with the config.json of a language model, or file.py:callable",
+                try_=[str(path.parent) for path in sorted(Path(argument).glob("*/config.json"))][:3]
+                or ["a folder as transformers' save_pretrained writes it"],
+            )
         else:
             model: Any = load(argument).model
             if not hasattr(model, "config") or not hasattr(model, "generate"):
@@ -108,6 +117,12 @@ class LanguageCosts:
             self.config, self._build = model.config, type(model)
         if self.config.is_encoder_decoder:
             raise UsageError("an encoder-decoder has no decode step of its own to cost here")
+        if other_layers(self.config):
+            kinds = ", ".join(other_layers(self.config))
+            raise UsageError(
+                f"{argument} has layers of kind {kinds}, which keep no keys and values",
+                needs="layers of attention alone: prefill and decode programs share their cache",
+            )
         self.chip = chips.get(given["chip"])
         self._programs: dict[tuple[StepKind, int], Program] = {}
 

@@ -7,7 +7,9 @@ no memory to speak of, and what a layer adds is the difference of two such model
 from __future__ import annotations
 
 import copy
+import difflib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +27,28 @@ def is_folder(argument: str) -> bool:
 
 def read_config(folder: str) -> Any:
     """The config of a folder; nothing is ever downloaded."""
-    path = Path(folder)
+    path = Path(folder) / "config.json"
     try:
-        kind = json.loads((path / "config.json").read_text(encoding="utf-8")).get("model_type")
+        read = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise UsageError(f"cannot read {path / 'config.json'}: {error}") from None
-    try:
-        return hf.AutoConfig.from_pretrained(path, local_files_only=True)
-    except (ValueError, KeyError, OSError) as error:
+        raise UsageError(f"cannot read {path}", cause=str(error)) from None
+    kind = read.get("model_type") if isinstance(read, dict) else None
+    if kind not in hf.CONFIG_MAPPING:
+        near = difflib.get_close_matches(str(kind), list(hf.CONFIG_MAPPING), 3)
         raise UsageError(
-            f"transformers does not know the model type {kind!r} of {path / 'config.json'}",
-            cause=str(error).splitlines()[0][:200],
-        ) from None
+            f"transformers {hf.__version__} does not know the model type {kind!r} of {path}",
+            try_=[f'"model_type": "{name}"' for name in near] or ["a newer transformers"],
+        )
+    return _made(path, lambda: hf.AutoConfig.from_pretrained(folder, local_files_only=True))
+
+
+def _made(path: Path, make: Callable[[], Any]) -> Any:
+    """What transformers makes of a config; whatever it dislikes is told in its words."""
+    try:
+        return make()
+    except Exception as error:  # configs check themselves in many ways
+        cause = " ".join(str(error).split())
+        raise UsageError(f"transformers makes no model of {path}", cause=cause[:300]) from None
 
 
 def load_folder(folder: str) -> Any:
@@ -47,7 +59,7 @@ def load_folder(folder: str) -> Any:
     if any(Path(folder).glob("*.safetensors")):
         return auto.from_pretrained(folder, local_files_only=True, dtype=dtype).eval()
     torch.manual_seed(0)
-    made: Any = auto.from_config(config)  # type: ignore[no-untyped-call]
+    made = _made(Path(folder), lambda: auto.from_config(config))  # type: ignore[no-untyped-call]
     return made.to(dtype).eval()
 
 
@@ -68,7 +80,7 @@ def shallow(config: Any, layers: int, make: Any = None) -> Any:
         cut.layer_types = list(cut.layer_types)[:layers]
     build = make or hf.AutoModelForCausalLM.from_config
     with torch.device("meta"):
-        model = build(cut).to(torch.bfloat16).eval()
+        model = _made(Path(cut.name_or_path), lambda: build(cut)).to(torch.bfloat16).eval()
     model = model._apply(lambda t: unwritten(t.shape, t.dtype))
     for name, module in list(model.named_modules()):
         if type(module).__name__.endswith("RotaryEmbedding"):

@@ -17,7 +17,7 @@ from temper.frontdoor.language.conversation import Conversation, attach, convers
 from temper.frontdoor.language.programs import StepKind, bucket, build_step
 from temper.frontdoor.language.rotary import call_angles, looks_at_calls
 from temper.frontdoor.language.runner import StepRunner
-from temper.frontdoor.language.step import LayerShape, layer_shapes
+from temper.frontdoor.language.step import LayerShape, layer_shapes, other_layers
 from temper.frontdoor.loaded import LoadedGraph
 from temper.options import Options
 
@@ -57,9 +57,9 @@ class LanguageRuntime(StepRunner):
 
     def unfit(self) -> str:
         """Why steps would not give what the model gives, or nothing where they do."""
-        kinds = set(getattr(self.config, "layer_types", None) or ()) - _LAYER_KINDS
+        kinds = other_layers(self.config)
         if kinds:
-            return f"layers of kind {', '.join(sorted(kinds))}"
+            return f"layers of kind {', '.join(kinds)}"
         try:
             limit = getattr(self.config, "max_position_embeddings", None) or _TRIAL
             limit = getattr(self.config, "max_seq_len", limit)
@@ -234,8 +234,6 @@ class LanguageRuntime(StepRunner):
             )
 
 
-# Kinds of layers that steps know.
-_LAYER_KINDS = frozenset({"full_attention", "sliding_attention"})
 # Slots of the cache in which a few tokens are tried.
 _TRIAL = 512
 # Fewer new tokens than this are read one by one (candidates of an assistant).

@@ -195,6 +195,15 @@ def only_row(model: torch.nn.Module, last: torch.Tensor) -> Iterator[None]:
         handle.remove()
 
 
+# Kinds of layers that steps know.
+_LAYER_KINDS = frozenset({"full_attention", "sliding_attention"})
+
+
+def other_layers(config: Any) -> list[str]:
+    """Kinds of layers that keep something else than keys and values of attention."""
+    return sorted(set(getattr(config, "layer_types", None) or ()) - _LAYER_KINDS)
+
+
 def layer_shapes(model: torch.nn.Module, named: bool = True) -> list[LayerShape]:
     """What each layer of the model keeps in a cache, found with tensors that hold nothing."""
     cache: Any = DynamicCache()
