@@ -56,6 +56,23 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
         ),
         (torch.arange(9).reshape(1, 1, 3, 3) * 100_000,),
     ),
+    "integer images": (
+        lambda x: (
+            nn.functional.avg_pool1d(x[0], 3),
+            nn.functional.avg_pool2d(x, 2),
+            nn.functional.max_pool2d(x, 2),
+            nn.functional.interpolate(x.to(torch.uint8), scale_factor=2),
+        ),
+        (torch.arange(36).reshape(1, 1, 6, 6),),
+    ),
+    "windows over the edge": (
+        lambda x: (
+            nn.functional.avg_pool1d(x, 6, 3, padding=2, ceil_mode=True),
+            nn.functional.max_pool2d(x[None], 2, 2, ceil_mode=True),
+            nn.functional.max_pool2d(x[None], 3, 2, padding=1, ceil_mode=True),
+        ),
+        (torch.arange(27.0).reshape(1, 3, 9) * 6,),
+    ),
     "bytes": (lambda x: x @ x.T, (torch.arange(9, dtype=torch.uint8).reshape(3, 3),)),
     "wide bits": (lambda x: ((x * x) | 1, (x * x) ^ 5, ~(x * x), torch.lcm(x * x, x)), (INTEGERS,)),
     "a complex number": (lambda x: (x * 1j, x + (2 - 1j)), (torch.ones(3, dtype=torch.complex64),)),

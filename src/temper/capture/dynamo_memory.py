@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import linecache
 import sys
 import weakref
@@ -16,6 +17,8 @@ from torch._dynamo.utils import get_metrics_context
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.graph_module import _loader
 
+from temper.process import trim_heap
+
 P = ParamSpec("P")
 R = TypeVar("R")
 Owner = TypeVar("Owner")
@@ -23,6 +26,10 @@ Owner = TypeVar("Owner")
 _SOURCES = 128
 # Results of ops on tensors without data that torch remembers, one for every shape and number.
 _FAKE_RESULTS = 512
+# Compiles between two trims of the heap. A compile leaves holes between what it keeps: 100
+# recompiles left 0.7 MB in use and 8 MB more of pages that held nothing.
+_TRIM_EVERY = 32
+_compiles = itertools.count(1)
 
 
 def forget_old_compiles() -> None:
@@ -32,6 +39,8 @@ def forget_old_compiles() -> None:
         linecache.cache.pop(key, None)
     if len(FakeTensorMode.cache) > _FAKE_RESULTS:
         FakeTensorMode.cache_clear()
+    if next(_compiles) % _TRIM_EVERY == 0:
+        trim_heap()
     get_metrics_context()._edits.clear()  # a stack for every measure of every compile
 
 

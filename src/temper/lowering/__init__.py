@@ -142,7 +142,7 @@ def _lower_node(b: Builder, node: Node) -> Any:
     function = LOWERINGS.get(node.target)
     val = node.meta.get("val")
     called = any(isinstance(b.env.get(n), DeferredCall) for n in node.all_input_nodes)
-    if called or node in b.wide or is_complex(val) or _multiplies_integers(node):
+    if called or node in b.wide or is_complex(val) or _takes_floats(node):
         return fall_back(b, node)
     if isinstance(val, torch.Tensor) and val.numel() == 0:
         return b.constant(torch.empty(val.shape, dtype=val.dtype), node.name)
@@ -155,10 +155,17 @@ def _lower_node(b: Builder, node: Node) -> Any:
     return fall_back(b, node)
 
 
-def _multiplies_integers(node: Node) -> bool:
+# Ops of ttnn beside products that take floating-point numbers alone, by how their names begin.
+_FLOATING = ("avg_pool", "max_pool", "adaptive_", "_adaptive", "upsample_", "_upsample")
+
+
+def _takes_floats(node: Node) -> bool:
+    """Whether the device op of a node would misread the integers that it is given."""
     val = node.meta.get("val")
-    whole = isinstance(val, torch.Tensor) and not val.is_floating_point()
-    return whole and op_name(node) in PRODUCTS
+    first = val[0] if isinstance(val, (tuple, list)) else val
+    whole = isinstance(first, torch.Tensor) and not first.is_floating_point()
+    name = op_name(node)
+    return whole and (name in PRODUCTS or name.startswith(_FLOATING))
 
 
 def _reads_nothing(node: Node) -> bool:

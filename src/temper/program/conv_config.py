@@ -145,12 +145,25 @@ def window_of(op: Op) -> Window:
         left, right = reach_w - left, reach_w - right + extra_w
         stride, spread = (1, 1), stride
     pool = op.kind == "Pool2d"
+    if pool and op.attr("ceil_mode"):
+        # Windows that hang over the edge: ttnn pads the far ends as far as the last one reaches.
+        bottom += _overhang(in_h, kernel[0], stride[0], (top, bottom), dilation[0])
+        right += _overhang(in_w, kernel[1], stride[1], (left, right), dilation[1])
     channels = op.attr("channels") if pool else op.attr("in_channels")
     return Window(
         batch, in_h, in_w, kernel, stride, (top, bottom, left, right), dilation, channels,
         channels if pool else op.attr("out_channels"), 1 if pool else op.attr("groups"), pool,
         spread,
     )  # fmt: skip
+
+
+def _overhang(size: int, kernel: int, stride: int, padding: tuple[int, int], dilation: int) -> int:
+    """Rows past the far padding that the last window of ``ceil_mode`` reads; it starts inside."""
+    span, padded = dilation * (kernel - 1) + 1, size + sum(padding)
+    count = ceil_div(padded - span, stride) + 1
+    if (count - 1) * stride >= size + padding[0]:
+        count -= 1
+    return max(0, (count - 1) * stride + span - padded)
 
 
 def skips_halo(op: Op, before: TensorSpec, after: TensorSpec) -> bool:
