@@ -56,6 +56,14 @@ CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
         ),
         (torch.arange(9).reshape(1, 1, 3, 3) * 100_000,),
     ),
+    "scaled addition": (
+        lambda f, i: (
+            torch.sub(f, i, alpha=0.5),
+            torch.add(f, i > 2, alpha=2.5),
+            torch.add(i, i > 2, alpha=3),
+        ),
+        (torch.ones(4), torch.arange(1, 5)),
+    ),
     "integer images": (
         lambda x: (
             nn.functional.avg_pool1d(x[0], 3),

@@ -263,6 +263,7 @@ def lower_binary(b: Builder, node: Node) -> Value | None:
     )
     if alpha != 1:
         if isinstance(y, Value):
+            y = cast(b, y, result(node)[1], node.name)  # half of an odd integer is no integer
             y = replace(
                 b.emit(
                     "BinaryNg",
