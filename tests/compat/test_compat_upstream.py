@@ -206,6 +206,7 @@ def test_the_seeds_workflow_runs_in_a_tree_like_tt_torchs(tmp_path: Path) -> Non
             "    check(net, torch.randn(1, 1, 8, 8, dtype=torch.bfloat16), config)\n"
         ),
     }
+    (tmp_path / "install" / "tt-metal").mkdir(parents=True)
     for name, text in write.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -221,6 +222,8 @@ def test_the_seeds_workflow_runs_in_a_tree_like_tt_torchs(tmp_path: Path) -> Non
     report = (tmp_path / "results" / "perf" / "device_ops_perf_trace.csv").read_text()
     assert "Conv2d" in report
     assert "LOC" in report.splitlines()[0]
+    trace = tmp_path / "install/tt-metal/generated/profiler/.logs/tracy_profile_log_host.tracy"
+    assert trace.stat().st_size > 100
 
 
 def test_names_that_tt_xlas_test_tools_import_are_there(tmp_path: Path) -> None:

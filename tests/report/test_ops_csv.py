@@ -12,6 +12,7 @@ from temper import chips
 from temper.program import Op, TensorSpec
 from temper.report import writers
 from temper.report.writers import write_ops_csv, write_run
+from temper.run.describe import attributes
 from temper.run.folder import read_run
 from temper.run.kernel_sources import cell, kernel_sources
 from temper.run.logs import run_from_logs
@@ -166,15 +167,11 @@ def test_any_name_gives_one_whole_row(tmp_path: Path, name: str) -> None:
 
 
 def test_attention_says_its_blocks_as_tt_metal_does() -> None:
-    from temper.chips import get
-    from temper.program import Op, TensorSpec
-    from temper.run.describe import attributes
-    from temper.run.opinfo import OpInfo
 
     config = {"name": "SDPA", "grid": [8, 8], "q_chunk_size": 128, "k_chunk_size": 256}
     q = TensorSpec((1, 8, 512, 64))
     text = attributes(OpInfo(Op("Sdpa", ("q",) * 3, ("y",), {"config": config}), (q,) * 3, (q,),
-                             get("n150")))  # fmt: skip
+                             chips.get("n150")))  # fmt: skip
     assert "SDPAProgramConfig(compute_with_storage_grid_size=(x=8;y=8);" in text
     assert "q_chunk_size=128;k_chunk_size=256)" in text
     assert "'config'" not in text
@@ -205,3 +202,25 @@ def test_kernel_sources_are_those_of_the_seeds_row() -> None:
     assert cell(moving) in text
     wide = OpInfo(add, (spec, TensorSpec((1, 32), "float32")), (spec,), chips.get("n150"))
     assert kernel_sources(wide) == ([], [])
+
+
+def test_attributes_of_an_addition_are_those_of_the_seeds_row() -> None:
+    if not SEED.is_file():
+        pytest.skip("the seed is not here")
+    spec = TensorSpec((256, 256), "float32")
+    add = Op("BinaryNg", ("a", "b"), ("c",), {"function": "add"})
+    assert attributes(OpInfo(add, (spec, spec), (spec,), chips.get("n150"))) in SEED.read_text()
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [((4, 8), "NONE"), ((1, 8), "ROW_B"), ((4, 1), "COL_B"), ((1, 1), "SCALAR_B"), ((8,), "ROW_B")],
+)
+def test_the_stretched_operand_is_named_as_tt_metal_does(
+    second: tuple[int, ...], told: str
+) -> None:
+    add = Op("BinaryNg", ("a", "b"), ("c",), {"function": "add"})
+    whole, other = TensorSpec((4, 8)), TensorSpec(second)
+    for inputs, name in (((whole, other), told), ((other, whole), told.replace("_B", "_A"))):
+        text = attributes(OpInfo(add, inputs, (whole,), chips.get("n150")))
+        assert f"'subtile_broadcast_type': 'SubtileBroadcastType::{name}'" in text

@@ -8,7 +8,7 @@ from typing import Any
 
 from temper.compat import children
 from temper.errors import UsageError
-from temper.frontdoor.tt_profile import main
+from temper.frontdoor.tt_profile import copy_trace, main
 
 
 def tt_profile() -> None:
@@ -26,6 +26,7 @@ def run_profiled(command: str, output_filename: str, port: int) -> None:
         command, report.with_suffix(""), port=None if port == Profiler.port else port, csv=report,
         environment=children.environment("wall"),
     )  # fmt: skip
+    copy_trace(report.with_suffix(""))
     if code:
         raise UsageError(f"the profiled command ended with exit code {code}")
 

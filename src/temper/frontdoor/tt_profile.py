@@ -1,9 +1,10 @@
-"""``tt_profile [-h] [-o OUTPUT_PATH] [-p PORT] "command"``: tt-torch's profiler command."""
+"""``tt_profile [-h] [-o OUTPUT_PATH] [-p PORT] "test_command"``: tt-torch's profiler command."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -32,12 +33,25 @@ def _run(arguments: Sequence[str], environment: Mapping[str, str] | None) -> int
 
     given, extra = _parser().parse_known_args(arguments)
     if extra:
-        whole = shlex.join([given.command, *extra])
+        whole = shlex.join([given.test_command, *extra])
         raise UsageError("the command must be quoted", try_=f"tt_profile {shlex.quote(whole)}")
     directory, csv = targets(given.output_path)
-    return profile_command(
-        given.command, directory, port=given.port, csv=csv, environment=environment
+    code = profile_command(
+        given.test_command, directory, port=given.port, csv=csv, environment=environment
     )
+    copy_trace(directory)
+    return code
+
+
+def copy_trace(directory: Path) -> None:
+    """The Tracy file also where tt-torch's tree has it, when the command runs in such a tree."""
+    from temper.run.folder import TRACY
+
+    trace, home = directory / TRACY, Path("install") / "tt-metal"
+    if trace.is_file() and home.is_dir():
+        there = home / "generated" / "profiler" / TRACY
+        there.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(trace, there)
 
 
 def targets(output_path: str | None) -> tuple[Path, Path | None]:
@@ -56,18 +70,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "-o",
+        "--output_path",
+        "--output-path",
         dest="output_path",
         metavar="OUTPUT_PATH",
         help=f"CSV file (with a run folder beside it) or a run folder; default {DEFAULT_CSV}",
     )
     parser.add_argument(
         "-p",
+        "--port",
         dest="port",
         metavar="PORT",
         type=int,
         help="port of the capture server; default 8086 or the next free one",
     )
-    parser.add_argument("command", help="the command, quoted")
+    parser.add_argument("test_command", help="the command, quoted")
     return parser
 
 

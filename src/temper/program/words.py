@@ -31,7 +31,7 @@ def data_type_of(specs: Specs) -> str:
 def op_attributes(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> str:
     """``{'name': 'value'; …}`` with ';' for ',' as tt-metal writes it."""
     pairs = (op.info.words or plain)(op, inputs, outputs, chip)
-    if outputs and op.kind != "Host":
+    if outputs and op.kind != "Host" and "memory_config" not in pairs:
         pairs.setdefault("output_mem_config", memory_config(outputs[0].memory))
     text = "; ".join(f"'{name}': '{_value(value)}'" for name, value in sorted(pairs.items()))
     return ("{" + text + "}").replace(",", ";")
@@ -49,7 +49,8 @@ def memory_config(mem: Memory) -> str:
     buffer = BUFFER.get(mem.buffer, "SYSTEM_MEMORY")
     return (
         f"MemoryConfig(memory_layout=TensorMemoryLayout::{SHARDING[mem.sharding]};"
-        f"buffer_type=BufferType::{buffer};shard_spec={shard})"
+        f"buffer_type=BufferType::{buffer};shard_spec={shard};"
+        "nd_shard_spec=std::nullopt;created_with_nd_shard_spec=0)"
     )
 
 

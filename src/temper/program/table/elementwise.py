@@ -10,7 +10,7 @@ from temper.chips import Chip
 from temper.program.op import Op, OpKind, Specs, register
 from temper.program.table.shared import entry_bytes, same_count, same_shape, two_tiles
 from temper.program.tensor import TILE_BYTES
-from temper.program.words import chain, data_type_of
+from temper.program.words import chain, data_type_of, memory_config
 
 
 def _binary_shapes(op: Op, inputs: Specs, outputs: Specs) -> Iterator[str]:
@@ -70,6 +70,22 @@ def _unary_words(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> dict[str,
     return {"op_chain": chain(op.attr("functions")), "output_dtype": data_type_of(outputs)}
 
 
+def _subtile(inputs: Specs) -> str:
+    """Which operand is stretched inside its tiles, in the profiler's words."""
+    if len(inputs) < 2:
+        return "NONE"
+    sides = [(1, 1, *spec.shape)[-2:] for spec in inputs]
+    low, high = (
+        "".join(name for name, own, other in zip("AB", sizes, sizes[::-1], strict=True)
+                if own == 1 < other)
+        for sizes in zip(*sides, strict=True)
+    )  # fmt: skip
+    if low and low == high:
+        return f"SCALAR_{low}"
+    parts = [f"ROW_{low}"] * bool(low) + [f"COL_{high}"] * bool(high)
+    return "_".join(parts) or "NONE"
+
+
 def _binary_words(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> dict[str, Any]:
     fp32 = any(spec.format in ("float32", "int32", "uint32") for spec in inputs)
     return {
@@ -77,7 +93,11 @@ def _binary_words(op: Op, inputs: Specs, outputs: Specs, chip: Chip) -> dict[str
         "compute_kernel_config": "std::nullopt",
         "dtype": data_type_of(outputs),
         "input_dtype": data_type_of(inputs),
+        "is_quant_op": False,
         "is_sfpu": fp32,
+        "memory_config": memory_config(outputs[0].memory),
+        "subtile_broadcast_type": f"SubtileBroadcastType::{_subtile(inputs)}",
+        "worker_grid": f"{{[(x=0;y=0) - (x={chip.grid[0] - 1};y={chip.grid[1] - 1})]}}",
         "lhs_activations": chain(op.attr("lhs")),
         "rhs_activations": chain(op.attr("rhs")),
         "post_activations": chain(op.attr("post")),
