@@ -43,10 +43,7 @@ def estimate_op(
     if outputs and all(0 in spec.shape for spec in outputs):
         return _NOTHING
     known = context or Context(traced=traced)
-    key = (
-        op.kind, repr(op.attrs), tuple(inputs), tuple(outputs), known,
-        chip.name, chip.grid, chip.clock_mhz, chip.dram_peak_gbps,
-    )  # fmt: skip
+    key = _key(op, inputs, outputs, chip, known)
     cost = _cache.get(key)
     if cost is None:
         if len(_cache) >= _CACHED:
@@ -55,11 +52,28 @@ def estimate_op(
     return cost
 
 
+def _key(
+    op: Op,
+    inputs: Sequence[TensorSpec],
+    outputs: Sequence[TensorSpec],
+    chip: Chip,
+    known: Context,
+) -> Hashable:
+    """All that a modelled time depends on."""
+    return (
+        op.kind, repr(op.attrs), tuple(inputs), tuple(outputs), known,
+        chip.name, chip.grid, chip.clock_mhz, chip.dram_peak_gbps,
+    )  # fmt: skip
+
+
 # A reshape that moves nothing is no program on the device, nor is an op without elements.
 _NOTHING = OpCost(0.0, 0.0, 0.0, 0.0, "launch", 0)
 # Variants of a program share most of their ops, so a what-if costs little more than what changed.
 _cache: dict[Hashable, OpCost] = {}
+# The same for what bounds an op from above, which ops in other memories and formats share.
+_found: dict[Hashable, tuple[_Timed, _Timed]] = {}
 on_change(_cache.clear)
+on_change(_found.clear)
 _CACHED = 100_000
 
 
@@ -112,9 +126,7 @@ def _estimate(
 
 @dataclass(frozen=True, slots=True)
 class _Timed:
-    work: Work
     terms: Physics
-    factors: Factors
     kernel_ns: float
     bound: str
     extrapolated: bool
@@ -134,7 +146,7 @@ def _timed(work: Work) -> _Timed:
     extrapolated = (
         not factors.near or beyond or (terms.family, work.chip.arch) not in fitted.families
     )
-    return _Timed(work, terms, factors, kernel_ns, bound, extrapolated, least_ns)
+    return _Timed(terms, kernel_ns, bound, extrapolated, least_ns)
 
 
 # Which of their operands' bytes these kernels touch depends on values.
@@ -154,18 +166,25 @@ def _fastest(work: Work) -> tuple[_Timed, _Timed]:
 
     Factors of kernels with few rows do not always agree with each other by themselves.
     """
-    timed = _timed(work)
-    return timed, min((timed, *_bounds(work, timed)), key=lambda way: way.kernel_ns)
+    key = _key(work.op, work.inputs, work.outputs, work.chip, work.context)
+    found = _found.get(key)
+    if found is None:
+        if len(_found) >= _CACHED:
+            _found.clear()
+        timed = _timed(work)
+        best = min((timed, *_bounds(work, timed)), key=lambda way: way.kernel_ns)
+        found = _found[key] = timed, best
+    return found
 
 
 def _bounds(work: Work, timed: _Timed) -> Iterator[_Timed]:
     """Ways to do the same work, or more of it, that bound it from above."""
     if _in_sram(work.inputs, work.outputs):
         # SRAM is reached at least as fast as DRAM.
-        plain = _timed(replace(work, inputs=_dram(work.inputs), outputs=_dram(work.outputs)))
+        far = replace(work, inputs=_dram(work.inputs), outputs=_dram(work.outputs))
+        plain, best = _fastest(far)
         if _free(work) or plain.terms.cores <= timed.terms.cores:
-            yield plain
-            yield from _bounds(plain.work, plain)
+            yield best
     if timed.terms.family == "matmul" and not work.context.cores and not work.attr("config"):
         # ttnn goes by the ratio of the sides; the config that it takes for a larger one would do.
         yield from map(_timed, matmul.ways(work))
@@ -174,9 +193,7 @@ def _bounds(work: Work, timed: _Timed) -> Iterator[_Timed]:
         specs = [_larger(spec) for spec in (*work.inputs, *work.outputs)]
         if any(a is not b for a, b in zip(specs, (*work.inputs, *work.outputs), strict=True)):
             count = len(work.inputs)
-            wide = _timed(replace(work, inputs=specs[:count], outputs=specs[count:]))
-            yield wide
-            yield from _bounds(wide.work, wide)
+            yield _fastest(replace(work, inputs=specs[:count], outputs=specs[count:]))[1]
 
 
 def _free(work: Work) -> bool:
