@@ -19,6 +19,11 @@ CONV = {
     "in1_dtype": "BFLOAT8_B", "in1_layout": "TILE", "in1_mem": "DRAM_INTERLEAVED",
     "out0_layout": "TILE",
 }  # fmt: skip
+TILES = {"in0_layout": "TILE", "out0_layout": "TILE"}
+NORM = {
+    **TILES, "op": "rmsnorm", "cores": "1", "in1_dtype": "BFLOAT16", "in1_layout": "TILE",
+    "in1_mem": "DRAM_INTERLEAVED",
+}  # fmt: skip
 # What public profiles measured, microseconds, and how far the model may be off.
 MEASURED = {
     "elements of short rows are asked for one by one": (
@@ -42,6 +47,26 @@ MEASURED = {
         641.0, 1.5, {**CONV, "in0_pad": "1x1x16384x384", "in1_pad": "1x1x3456x384",
                      "out0_pad": "1x1x16384x384", "in_hw": "128x128", "out_ch": "384"},
     ),
+    "rows that fit in SRAM are normalised in one pass": (
+        28.2, 1.5, {**NORM, "in0_pad": "1x1x32x3072", "out0_pad": "1x1x32x3072",
+                    "in1_pad": "1x1x32x3072"},
+    ),
+    "longer rows are read again": (
+        85.2, 1.5, {**NORM, "in0_pad": "1x1x32x5120", "out0_pad": "1x1x32x5120",
+                    "in1_pad": "1x1x32x5120"},
+    ),
+    "pages for the SRAM of all cores share the links": (
+        17.9, 1.6, {**TILES, "op": "sharded_to_interleaved", "arch": "wormhole_b0", "cores": "62",
+                    "raw_op": "ShardedToInterleavedDeviceOperation", "avail_cores": "64",
+                    "in0_mem": "L1_HEIGHT_SHARDED", "out0_mem": "L1_INTERLEAVED",
+                    "in0_pad": "1x1x25600x64", "out0_pad": "1x1x25600x64"},
+    ),
+    "two columns of 47 tiles for the busiest of 64 cores": (
+        78.1, 1.5, {**TILES, "op": "reduce", "arch": "wormhole_b0", "date": "2024-08-01",
+                    "cores": "64", "avail_cores": "64", "misc": '{"dim": "ReduceOpDim::H"}',
+                    "in0_dtype": "FLOAT32", "out0_dtype": "FLOAT32", "in0_mem": "L1_INTERLEAVED",
+                    "in0_pad": "1x1x1504x2560", "out0_pad": "1x1x32x2560"},
+    ),
 }  # fmt: skip
 
 
@@ -51,6 +76,20 @@ def test_kernels_meet_measured_times(name: str) -> None:
     row = convert_row({**COMMON, **cells, "kernel_ns": str(micros * 1000)})
     cost = estimate_op(row.op, row.inputs, row.outputs, row.chip, context=row.context)
     assert 1 / within < cost.kernel_ns / row.kernel_ns < within
+
+
+def test_a_reduction_that_does_not_name_its_dimension_is_read_off_its_shapes() -> None:
+    cells = {
+        **COMMON, **TILES, "op": "reduce", "cores": "64", "in0_mem": "L1_INTERLEAVED",
+        "out0_mem": "L1_INTERLEAVED", "in0_pad": "1x1x32x2048", "out0_pad": "1x1x1x2048",
+        "kernel_ns": "2130",
+    }  # fmt: skip
+    times = set()
+    for misc in ("", '{"dim": "ReduceOpDim::H"}'):
+        row = convert_row({**cells, "misc": misc})
+        cost = estimate_op(row.op, row.inputs, row.outputs, row.chip, context=row.context)
+        times.add(cost.kernel_ns)
+    assert len(times) == 1
 
 
 def test_rows_without_a_date_count_as_older_ones() -> None:

@@ -134,12 +134,25 @@ def slice_(work: Work) -> Physics:
 
 def to_interleaved(work: Work) -> Physics:
     """Shards written out to interleaved memory."""
-    return moved(work, "sharded_to_interleaved", smaller(work))
+    return _scattered(work, "sharded_to_interleaved")
 
 
 def to_sharded(work: Work) -> Physics:
     """Interleaved memory read into shards."""
-    return moved(work, "interleaved_to_sharded", smaller(work))
+    return _scattered(work, "interleaved_to_sharded")
+
+
+# Cores that all move pages to or from the SRAM of all others share links: together they get as much
+# as this many (measured on Wormhole: 180 to 290 GB/s).
+MESH_LINKS = 7.5
+
+
+def _scattered(work: Work, family: str) -> Physics:
+    part = smaller(work)
+    base = moved(work, family, part)
+    crossing = "sram" in (kind_of_memory(work.x), kind_of_memory(work.y))
+    mesh = part.size_bytes / (MESH_LINKS * work.link_gbps) if crossing else 0.0
+    return replace(base, overlap={**base.overlap, "noc_mesh": mesh})
 
 
 def reshard(work: Work) -> Physics:
@@ -190,7 +203,7 @@ def gather(work: Work) -> Physics:
 
 # What a core takes to look at one number, how many of them for each result are few, and the
 # formats that positions come in.
-SCAN_NS, FEW = 25.0, 64
+SCAN_NS, FEW = 25.0, 16
 INTEGERS = frozenset({"uint32", "int32", "uint16"})
 
 
@@ -211,6 +224,7 @@ def generic(work: Work) -> Physics:
     many = math.prod(work.x.shape) if work.y.format in INTEGERS else 0
     searched = max(0, many - FEW * math.prod(work.y.shape))
     tiles = sum(s.tiles * part for s, part in parts)
+    workers = max(1, min(cores, round(sum(s.pages * part for s, part in parts))))
     return Physics(
         "other",
         (work.code, route(work)),
@@ -219,7 +233,7 @@ def generic(work: Work) -> Physics:
         {
             "dram": work.dram_ns(in_dram),
             "noc": sum(share_ns(work, s, cores, s.pages * part) for s, part in parts),
-            "compute": work.cycles_ns(max(tiles / cores, min(tiles, 1.0)) * 100.0),
+            "compute": work.cycles_ns(tiles / workers * 100.0),
             "noc_scan": searched / cores * SCAN_NS,
         },
         size=size,

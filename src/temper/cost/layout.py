@@ -149,8 +149,9 @@ def reshape(work: Work) -> Physics:
     )
 
 
-# A piece of a row: the wait for it, and the copy of a byte by a core where rows do not line up.
-PIECE_NS, BYTE_NS = 200.0, 5.0
+# A piece of a row: the wait for it, and the copy of a byte (or of four, where all are words) by a
+# core where rows do not line up.
+PIECE_NS, COPY_NS = 200.0, 5.0
 
 
 def _pieces_ns(x: TensorSpec, y: TensorSpec, cores: int) -> float:
@@ -158,7 +159,8 @@ def _pieces_ns(x: TensorSpec, y: TensorSpec, cores: int) -> float:
     short, long = sorted((x.shape[-1] if x.shape else 1, y.shape[-1] if y.shape else 1))
     rows = math.ceil(math.prod(y.shape) / max(1, long))
     size = short * x.element_bytes
-    piece_ns = PIECE_NS + (size * BYTE_NS if size % 16 else 0.0)
+    copies = 0.0 if size % 16 == 0 else size / 4 if size % 4 == 0 else size
+    piece_ns = PIECE_NS + copies * COPY_NS
     return math.ceil(rows / cores) * ceil_div(long, max(1, short)) * piece_ns
 
 

@@ -27,7 +27,9 @@ def _reading(
     x, y = work.x, work.y
     cores = work.cores(units)
     in_dram = sum(s.size_bytes for s in (x, y) if s.memory.buffer == "dram")
-    tiles = math.ceil(x.tiles / cores)
+    # A unit (a row, a column) is not split: the busiest core has whole ones.
+    busiest = math.ceil(units / cores) / max(units, 1.0) if kind_of_memory(x) != "sharded" else 0.0
+    tiles = math.ceil(x.tiles * max(busiest, 1 / cores))
     return Physics(
         family,
         variant,
@@ -35,7 +37,8 @@ def _reading(
         work.launch(),
         {
             "dram": work.dram_ns(float(in_dram) * passes),
-            "noc": share_ns(work, x, cores) * passes + share_ns(work, y, cores),
+            "noc": share_ns(work, x, cores, x.pages * max(busiest * cores, 1.0)) * passes
+            + share_ns(work, y, cores),
             "noc_wait": tiles * (0.0 if kind_of_memory(x) == "sharded" else wait),
             "compute": work.cycles_ns(tiles * 100.0),
             "sfpu": work.cycles_ns(tiles * cycles),
@@ -52,14 +55,20 @@ def reduce(work: Work) -> Physics:
     x = work.x
     misc = work.attr("misc", {})
     dim = str(misc.get("dim", "")).rsplit(":", 1)[-1]
-    if not misc:
-        dims = [d - len(x.shape) if d >= 0 else d for d in work.attr("dims") or []]
+    if not dim:
+        dims = [d - len(x.shape) if d >= 0 else d for d in work.attr("dims") or _shrunk(work)]
         dim = "W" if dims == [-1] else "H" if dims == [-2] else "HW" if dims else "W"
     fast = "Fast" in work.code
     wide = ceil_div(x.shape[-1] if x.shape else 1, TILE)
     units = float(work.y.tiles) if fast or dim == "H" else float(x.tiles / wide)
     variant = ("NC" if fast else dim, route(work), SHORT[x.format])
     return _reading(work, "reduce", variant, units, 0.0, wait=0.0 if fast else TILE_WAIT_NS)
+
+
+def _shrunk(work: Work) -> list[int]:
+    """Which of the last two dimensions became one, for rows that do not name them."""
+    before, after = ((1, 1, *spec.shape)[-2:] for spec in (work.x, work.y))
+    return [d for d in (-2, -1) if before[d] > after[d] == 1]
 
 
 def softmax(work: Work) -> Physics:

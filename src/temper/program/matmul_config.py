@@ -15,7 +15,7 @@ from typing import Any
 
 from temper.chips import Chip
 from temper.program.op import Op, Specs
-from temper.program.tensor import TILE, TILE_BYTES, TensorSpec, ceil_div, divisors
+from temper.program.tensor import TILE, TILE_BYTES, TensorSpec, ceil_div, divisors, round_up
 
 REUSE_2D = "MatmulMultiCoreReuseMultiCast"
 REUSE_1D = "MatmulMultiCoreReuseMultiCast1D"
@@ -188,6 +188,7 @@ def ways(
         _one_d(problem, grid, mcast_in0=True),
         _one_d(problem, grid, mcast_in0=False),
         _two_d(problem, grid),
+        _two_d(problem, grid, multiple=2),  # a prime number of tiles has no blocks
         _multi_core(problem, grid),
     )
 
@@ -240,16 +241,15 @@ def _simple(
     return _multi_core(p, grid)
 
 
-def _two_d(p: _Problem, grid: tuple[int, int]) -> MatmulConfig:
+def _two_d(p: _Problem, grid: tuple[int, int], *, multiple: int = 1) -> MatmulConfig:
     """2D multicast over the whole grid for operands in DRAM; K blocks shrink first."""
-    per_m, per_n = ceil_div(p.mt, grid[1]), ceil_div(p.nt, grid[0])
+    per_m = round_up(ceil_div(p.mt, grid[1]), multiple)
+    per_n = round_up(ceil_div(p.nt, grid[0]), multiple)
     block_w = p.kt // grid[0] if p.kt % grid[0] == 0 else 1
     out_h, out_w, block_w = _shrink(p, per_m, per_n, block_w, shrink_k=True)
-    sub_h, sub_w = subblock(out_h, out_w, p.fp32_acc)
+    blocks = (*subblock(out_h, out_w, p.fp32_acc), out_h, out_w, per_m, per_n)
     cores = ceil_div(p.mt, per_m) * ceil_div(p.nt, per_n)
-    return MatmulConfig(
-        REUSE_2D, grid, block_w, sub_h, sub_w, out_h, out_w, per_m, per_n, cores=cores
-    )
+    return MatmulConfig(REUSE_2D, grid, block_w, *blocks, cores=cores)
 
 
 def _one_d(
