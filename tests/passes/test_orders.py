@@ -79,6 +79,13 @@ def test_a_sum_is_taken_in_front_of_a_turn(function: object) -> None:
     torch.testing.assert_close(run(built, X).float(), expected, rtol=1e-2, atol=1e-2)
 
 
+def test_a_mean_over_an_axis_of_one_element_is_not_one_over_all() -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.unsqueeze(0).permute(0, 2, 1, 3).mean(0)
+
+    assert torch.equal(run(build(Function(function), X), X), function(X.bfloat16()))
+
+
 @pytest.mark.parametrize("shape", [(64, 1, 96), (1, 4, 96), (64, 4, 1), (1, 1, 1), (96,)])
 @pytest.mark.parametrize("turned", ["first", "second"])
 def test_a_small_operand_follows_the_order_of_a_large_one(

@@ -233,8 +233,10 @@ class Analysis:
         dims = {int(d) % rank for d in (given if isinstance(given, (list, tuple)) else [given])}
         keep = bool(node.args[2] if len(node.args) > 2 else node.kwargs.get("keepdim", False))
         over = first.chart.without(dims, keep=keep)
-        made = self._before(node, over[1], first) if over is not None else None
-        if made is None or over is None:
+        if over is None or not over[0]:  # of single elements; no axes would mean all of them
+            return None
+        made = self._before(node, over[1], first)
+        if made is None:
             return None
         self.dims[made.base] = list(over[0])
         self.behind[made.base] = (Shown(first.base, identity(first.chart.source)),)
