@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from tiny import no_batch
 
 from temper.cli import main
@@ -24,6 +25,7 @@ def test_each_board_gets_its_best_setting_limits_and_next_steps(tmp_path: Path) 
         assert sum(board.limits.values()) == pytest.approx(1.0)
         assert 0 < board.roofline.tflops <= board.roofline.roof_tflops
         assert board.next_steps
+        assert not board.ladder.buffers
     # One linear layer of 64 x 64 on 4 rows: 2 * 4 * 64 * 64 FLOP.
     assert advice.boards[0].roofline.flop == 2 * 4 * 64 * 64
     page = tmp_path / "advice.html"
@@ -45,6 +47,26 @@ def test_a_board_that_was_not_tried_to_the_end_loses_no_race() -> None:
     assert advice.interrupted
     assert "p150 could not be tried to the end" in advice.choice
     assert "is the fastest:" not in advice.choice
+
+
+class _Keeping(torch.nn.Module):
+    """Keeps what it has seen, as a cache does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = torch.nn.Linear(64, 64)
+        self.register_buffer("seen", torch.zeros(4, 64))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.seen[1:3] = self.inner(x)[1:3]
+        return self.seen * 2
+
+
+def test_buffers_that_a_model_changes_are_told_of() -> None:
+    advice = advise(lambda: (_Keeping(), (torch.randn(4, 64),)), ["n150"])
+    [board] = advice.boards
+    [told] = [text for text in board.next_steps if "changes 1 buffer at every call" in text]
+    assert told in board.ladder.notes
 
 
 def _said(capsys: pytest.CaptureFixture[str], *args: str) -> str:

@@ -203,7 +203,7 @@ def _next(
                     f"({found.low:.2f} to {found.high:.2f}); accuracy: temper tune")  # fmt: skip
     tiles = padding(programs)
     said += [tiles] if tiles else []
-    said += [ladder.cast] if ladder.cast else []
+    said += [text for text in (ladder.cast, ladder.buffers) if text]
     fallbacks = sum(op.kind == "Host" for p in programs for op in p.ops)
     if fallbacks:  # others of the host are there because it is faster
         said.append(f"{fallbacks} ops have no lowering: the host runs them, temper passes tells")

@@ -20,7 +20,7 @@ from temper.tuning.accuracy import CHIP_SUMS, Floor, floors, judged, loss
 from temper.tuning.captures import Captures
 from temper.tuning.choice import Difference, choose, difference
 from temper.tuning.prepared import Source, run_once
-from temper.tuning.rung import Rung, did, obstacle, padding
+from temper.tuning.rung import Rung, changed_buffers, did, obstacle, padding
 from temper.tuning.sample import Sample
 from temper.tuning.sample import choose as choose_sample
 from temper.tuning.subject import batch_of
@@ -46,6 +46,7 @@ class Ladder:
     interrupted: bool = False  # Ctrl-C or SIGTERM came before the last rung
     late: bool = False  # the time budget was spent before the last rung
     cast: str = ""  # what to know about casting a float32 model
+    buffers: str = ""  # what to know about buffers that the model changes
     costs: dict[str, list[ProgramCost]] = field(default_factory=dict)  # by rung
     programs: dict[str, list[Program]] = field(default_factory=dict)  # by rung
 
@@ -72,7 +73,7 @@ class Ladder:
         return {
             "chip": self.chip, "clock": "modelled", "floor": self.floor, "rungs": self.rungs,
             "best": self.best and self.best.name, "skipped": self.skipped, "notes": self.notes,
-            "cast": self.cast, "interrupted": self.interrupted,
+            "cast": self.cast, "buffers": self.buffers, "interrupted": self.interrupted,
         }  # fmt: skip
 
 
@@ -229,7 +230,7 @@ class _Climb:
         except OutOfMemoryError as error:
             self.ladder.skipped.append(f"{name}: does not fit: {error.what}")
             return
-        self.made_in = loaded.made_in
+        self.made_in, self.ladder.buffers = loaded.made_in, changed_buffers(compiled)
         traced = bool(settings.get("enable_trace"))
         costs = [estimate(p, traced=traced) for p in compiled.programs]
         size = batch or batch_of((loaded.inputs, loaded.kwargs))
@@ -340,7 +341,7 @@ class _Climb:
             tiles = padding(ladder.programs[ladder.best.name])
             ladder.notes += [tiles] if tiles else []
         ladder.cast = self._cast()
-        ladder.notes += [ladder.cast] if ladder.cast else []
+        ladder.notes += [text for text in (ladder.cast, ladder.buffers) if text]
 
     def _cast(self) -> str:
         """Whether to cast a float32 model, with what it brings and what it costs."""

@@ -11,6 +11,7 @@ from temper.compiler.pipeline import CompiledPrograms
 from temper.cost import ProgramCost
 from temper.program import Program
 from temper.tuning.choice import Difference
+from temper.units import bytes_text
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,25 @@ def shares(costs: Sequence[ProgramCost]) -> dict[str, float]:
     total = sum(found.values()) or 1.0
     ranked = sorted(found.items(), key=lambda item: -item[1])
     return {_WORDS.get(name, name): value / total for name, value in ranked if value > 0}
+
+
+def changed_buffers(compiled: CompiledPrograms) -> str:
+    """Buffers that the model writes to: these figures and those of a real call count them apart."""
+    changed = {
+        str(path): graph.captured.weights[path]
+        for graph in compiled.graphs
+        for _, role, path in graph.captured.mutations
+        if role == "weight"
+    }
+    if not changed:
+        return ""
+    size = sum(tensor.numel() * tensor.element_size() for tensor in changed.values())
+    many = "1 buffer" if len(changed) == 1 else f"{len(changed)} buffers"
+    return (
+        f"the model changes {many} at every call, {bytes_text(size)}: here they lie on the device, "
+        "while a call of the compiled model sends them there each time; temper bench and temper "
+        "profile count that"
+    )
 
 
 # Inputs and outputs whose tiles hold this many times their values are worth a word.
