@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 from card_models import FAMILIES
 
@@ -13,7 +15,10 @@ from temper.compiler.pipeline import compile_model
 from temper.frontdoor.inputs import graph_inputs
 from temper.options import resolve
 from temper.program.tensor_file import parse
+from temper.targets.fold import fold_inputs
 from temper.targets.ttnn.emit import emit
+from temper.targets.ttnn.script import script
+from temper.targets.ttnn.target import plan_of
 
 # One Python for all scripts: importing ttnn and opening the device take longest.
 _RUNNER = """
@@ -53,8 +58,30 @@ def test_the_script_of_every_family_runs_where_temper_is_not(
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-3000:]
     assert ran.stdout.count("ran ") == len(FAMILIES)
+    given = parse((tmp_path / "resnet" / "inputs.safetensors").read_bytes())
+    assert [a.shape for a in given.values()] == [(1, 3, 96, 96)]  # as a user has it, not folded
     for folder in folders:
         results = parse((folder / "results.safetensors").read_bytes())
         expected = parse((folder / "outputs.safetensors").read_bytes())
         shapes = {n: a.shape for n, a in results.items()}
         assert shapes == {n: a.shape for n, a in expected.items()}
+
+
+def test_a_script_folds_an_image_as_temper_does(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, args, kwargs = FAMILIES["resnet"]()
+    options = resolve({"optimization_level": 2})
+    (built,) = compile_model(model.to(torch.bfloat16).eval(), args, kwargs, options).graphs
+    plan = plan_of(built.program, options)
+    assert plan.folds
+    text = script(plan)
+    start = text.index("def fold(")
+    names: dict[str, Any] = {"np": np}
+    exec(text[start : text.index("def load(")], names)
+    arrays = [t.float().numpy() for t in graph_inputs(built, args, kwargs)]
+    (expected,) = fold_inputs(built.program, arrays)
+    (one,) = plan.folds
+    first, end = one.op.attr("images") or (0, arrays[0].shape[0])
+    how = [one.op.attr(name) for name in ("step", "padding", "channels")]
+    made = names["fold"](arrays[0], first, end, *how)
+    assert np.array_equal(made.reshape(expected.shape), expected)

@@ -14,7 +14,6 @@ from temper.files import replacing, write_text
 from temper.options import Options
 from temper.program import Program
 from temper.program.tensor_file import dump
-from temper.targets.fold import fold_inputs
 from temper.targets.ttnn.constants import array_of, evaluate
 from temper.targets.ttnn.script import script
 from temper.targets.ttnn.target import plan_of
@@ -52,8 +51,7 @@ def emit(
     empty = {name: np.zeros(program.spec(name).shape, np.float32) for name in program.state}
     _write(written[1], evaluate(program, weights, plan) | empty)
     if inputs is not None:
-        sent = fold_inputs(program, [array_of(t) for t in inputs])
-        arrays = {upload.value: array for upload, array in zip(plan.inputs, sent, strict=True)}
+        arrays = {n: array_of(t) for n, t in zip(program.inputs, inputs, strict=True)}
         results = Executor(program, weights).run(inputs)
         outputs = {name: array_of(t) for name, t in zip(program.outputs, results, strict=True)}
         written += [folder / f"{prefix}{kind}.safetensors" for kind in ("inputs", "outputs")]

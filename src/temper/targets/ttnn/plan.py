@@ -10,7 +10,7 @@ from temper.chips import get
 from temper.program import Op, Program, TensorSpec
 from temper.program.group_norm_config import as_tile_rows
 from temper.program.simulate import resharded_inside, resident_values, storage
-from temper.targets.fold import sent_values
+from temper.targets.fold import folded_inputs, sent_values
 from temper.targets.ttnn import (
     table_data,  # noqa: F401  (each module registers its rows)
     table_decode,  # noqa: F401  (each module registers its rows)
@@ -68,6 +68,15 @@ class OpCalls:
     operands: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class Fold:
+    """An input that the host folds into the value that is sent, and how (the FoldImage op)."""
+
+    value: str
+    given: str
+    op: Op
+
+
 @dataclass
 class CallPlan:
     """Everything that an interpreter or a printer needs, and nothing that needs torch."""
@@ -78,6 +87,8 @@ class CallPlan:
     constants: list[Upload] = field(default_factory=list)
     setup: list[OpCalls] = field(default_factory=list)
     inputs: list[Upload] = field(default_factory=list)
+    given: dict[str, tuple[int, ...]] = field(default_factory=dict)  # what a caller gives
+    folds: list[Fold] = field(default_factory=list)
     steps: list[OpCalls] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     host_ops: list[int] = field(default_factory=list)
@@ -177,6 +188,12 @@ class _Planner:
         # An image that the host folds is uploaded as the device reads it.
         sent = sent_values(program)
         self.made.inputs = [Upload(n, n, program.spec(n).shape, program.spec(n)) for n in sent]
+        self.made.given = {name: program.spec(name).shape for name in program.inputs}
+        self.made.folds = [
+            Fold(value, name, op)
+            for name, made in folded_inputs(program).items()
+            for value, op in made
+        ]
         for name in resident_values(program):
             self._constant(name)
         absorbed: list[int] = []

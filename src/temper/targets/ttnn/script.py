@@ -60,7 +60,7 @@ def read_tensors(path, wanted=None):
         found[name] = array.reshape(entry["shape"])
     for name, shape in (wanted or {{}}).items():
         if name not in found:
-            raise SystemExit(f"{{path}} has no {{name!r}}; it has {{sorted(found)}}")
+            raise SystemExit(f"{{path}} has no {{name!r}}; it has {{sorted(found)[:8]}}")
         if list(found[name].shape) != shape:
             has = list(found[name].shape)
             raise SystemExit(f"{{name!r}} in {{path}} has the shape {{has}}, not {{shape}}")
@@ -96,6 +96,20 @@ def numbers(value):
     if host.dtype in (ttnn.bfloat16, ttnn.bfloat8_b, ttnn.bfloat4_b):
         host = ttnn.to_dtype(host, ttnn.float32)
     return host.to_numpy()
+
+'''
+
+_FOLD = '''
+def fold(images, first, end, step, padding, deep):
+    """Images in blocks of a step, channels last, as the first convolution reads them."""
+    (down, across), (top, bottom, left, right) = step, padding
+    part = np.asarray(images, np.float32)[first:end]
+    count, channels, height, width = part.shape
+    rows, columns = (top + height + bottom) // down, (left + width + right) // across
+    below, beside = rows * down - top - height, columns * across - left - width
+    padded = np.pad(part, ((0, 0), (0, deep - channels), (top, below), (left, beside)))
+    blocks = padded.reshape(count, deep, rows, down, columns, across)
+    return blocks.transpose(0, 2, 4, 3, 5, 1)
 
 '''
 
@@ -185,9 +199,10 @@ class _Printer:
             file=file,
             l1_small=plan.options["l1_small_size"],
             trace_region=plan.options["trace_region_size"],
-            inputs=", ".join(f"{u.value!r}: {list(u.shape)}" for u in plan.inputs),
+            inputs=", ".join(f"{name!r}: {list(shape)}" for name, shape in plan.given.items()),
         )
-        return head + self._load() + self._upload() + self._forward() + _TAIL
+        folds = _FOLD if plan.folds else ""
+        return head + folds + self._load() + self._upload() + self._forward() + _TAIL
 
     # --- the three functions ------------------------------------------------------------------
 
@@ -206,6 +221,13 @@ class _Printer:
     def _upload(self) -> str:
         lines = ["", "def upload(data, device):", '    """The inputs of a forward."""',
                  "    x = {}"]  # fmt: skip
+        lines += ["    data = dict(data)"] if self.plan.folds else []
+        for fold in self.plan.folds:
+            op = fold.op
+            first, end = op.attr("images") or (0, self.plan.given[fold.given][0])
+            told = f"{first}, {end}, {list(op.attr('step'))}, {list(op.attr('padding'))}"
+            folded = f"fold(data[{fold.given!r}], {told}, {op.attr('channels')})"
+            lines += _wrapped(f"    data[{fold.value!r}] = {folded}")
         for upload in self.plan.inputs:
             lines += _wrapped(f"    x[{upload.name!r}] = {self._tensor(upload, 'data')}")
         return "\n".join([*lines, "    return x", "", ""])
@@ -278,7 +300,8 @@ class _Printer:
 
 
 _TAKEN = frozenset({"w", "x", "device", "ttnn", "np", "json", "time", "tensor", "numbers", "load",
-                    "upload", "forward", "compare", "main", "Path", "argparse"})  # fmt: skip
+                    "upload", "forward", "compare", "main", "Path", "argparse", "fold",
+                    "os"})  # fmt: skip
 
 
 def _wrapped(line: str) -> list[str]:
