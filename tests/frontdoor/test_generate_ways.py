@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import temper
-from temper.frontdoor.language import attention
+from temper.frontdoor.language import attention, runtime
 from temper.frontdoor.language.runtime import LanguageRuntime
 from temper.options import resolve
 
@@ -30,6 +30,16 @@ def test_steps_that_show_a_token_too_much_are_found_out(monkeypatch: pytest.Monk
     with pytest.warns(UserWarning, match="steps differ from it by"):
         got = compiled.generate(**given, max_new_tokens=1, do_sample=False)
     assert torch.equal(got, net.generate(**given, max_new_tokens=1, do_sample=False))
+
+
+def test_a_model_that_fails_in_steps_without_a_word_is_told_by_its_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object) -> float:
+        raise AssertionError
+
+    monkeypatch.setattr(runtime, "step_error", fails)  # as RWKV's own code does
+    assert "(AssertionError)" in LanguageRuntime(model("llama"), resolve({})).unfit()
 
 
 @pytest.mark.parametrize("family", ["longrope", "dynamic rope"])

@@ -65,7 +65,8 @@ class LanguageRuntime(StepRunner):
             limit = getattr(self.config, "max_seq_len", limit)
             error = step_error(self.model, self.layers, min(_TRIAL, limit), self.named)
         except Exception as failure:  # the model's own code, with our cache
-            return f"its code does not run in steps ({str(failure).splitlines()[0][:120]})"
+            first = (str(failure).splitlines() or [type(failure).__name__])[0]
+            return f"its code does not run in steps ({first[:120]})"
         return "" if agrees(error) else f"steps differ from it by {error:.0%} in a trial"
 
     def adopt(
