@@ -193,3 +193,24 @@ def test_a_frames_integers_with_gaps_are_integers_and_its_truth_values_too() -> 
     assert made["yes"].to_pylist() == [1, 0, 1]
     with pytest.raises(BadFileError, match="'n' is double, its chain needs integers"):
         etl.Pipeline([], schema).table(frame.assign(n=[0.5, 1, 2]))
+
+
+def test_an_output_among_the_inputs_is_refused_before_its_parts_are_read(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    parquet.write_table(pa.table(FRAME), tmp_path / "logs" / "a.parquet")
+    below = tmp_path / "logs" / "features"
+    with pytest.raises(UsageError, match="lies in the output folder"):
+        pipeline().run(tmp_path / "logs", tmp_path / "logs")
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["a.parquet"]
+    pipeline().run(tmp_path / "logs", below)
+    with pytest.raises(UsageError, match=r"part-00000.parquet lies in the output folder"):
+        pipeline().run(tmp_path / "logs", below)
+    hidden = tmp_path / "logs" / "_features"
+    for name in ("one", "two"):  # what starts with _ is left out when a folder is read
+        report = pipeline().run(tmp_path / "logs" / "a.parquet", hidden / name)
+        assert report.rows == 4
+
+
+def test_an_option_that_inputs_do_not_have_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown option rows_per_part"):
+        pipeline().run(pa.table(FRAME), tmp_path, rows_per_part=2)

@@ -18,7 +18,7 @@ import numpy as np
 from temper.errors import TemperError, UsageError
 from temper.etl import kernel, kernel_types, vocabulary
 from temper.etl.execute import ChainExecutor, Counters, Position, total_bytes
-from temper.etl.inputs import SPLIT_BYTES, split_source
+from temper.etl.inputs import SPLIT_BYTES, check_apart, split_source
 from temper.etl.output import VOCABULARY, Output, fingerprint
 from temper.etl.pipeline import Paths, Pipeline
 from temper.etl.reports import Report
@@ -140,6 +140,7 @@ def run_on_ray(
         for source in sources
     ]
     place = str(output) if "://" in str(output) else str(Path(output).absolute())
+    check_apart(sources, place)
     target = Output(place, format, compression, partition_by)
     with target.store.alone(), pipeline.unchanged_on_error():
         return _run(ray, pipeline, sources, target, resume, started, split_bytes)

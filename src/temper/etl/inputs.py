@@ -17,6 +17,7 @@ from temper.etl.stores import filesystem
 # Unless it is asked for otherwise, a split is this much of a file: seconds of work for a task.
 SPLIT_BYTES = 256 << 20
 _MAGIC = frozenset("*?[")
+_OPTIONS = ("delimiter", "header")
 
 
 def open_sources(inputs: Any, schema: Schema, **options: Any) -> list[Input]:
@@ -24,6 +25,13 @@ def open_sources(inputs: Any, schema: Schema, **options: Any) -> list[Input]:
 
     Files of a folder are taken by name, those of folders named ``key=value`` with that column.
     """
+    unknown = sorted(set(options) - set(_OPTIONS))
+    if unknown:
+        raise UsageError(
+            f"unknown option {', '.join(unknown)} of inputs",
+            allowed=_OPTIONS,
+            try_="rows_per_part, on_error and columns belong to Pipeline(...)",
+        )
     one = isinstance(inputs, (str, os.PathLike)) or as_table(inputs) is not None
     found: list[Input] = []
     for item in [inputs] if one else list(inputs):
@@ -63,6 +71,20 @@ def as_table(value: Any) -> Any:
     if type(value).__module__.split(".")[0] == "pandas":
         return pa.Table.from_pandas(value, preserve_index=False)
     return None
+
+
+def check_apart(sources: Iterable[Input], output: str | os.PathLike[str]) -> None:
+    """No input lies in the output's folder, where its parts would be taken for inputs."""
+    if "://" in str(output):
+        return
+    folder = os.path.join(os.path.realpath(output), "")
+    for source in sources:
+        here = source.table is None and source.path != "-" and "://" not in source.path
+        if here and os.path.realpath(source.path).startswith(folder):
+            raise UsageError(
+                f"{source.path} lies in the output folder {os.fspath(output)}",
+                needs="an output folder of its own: a later run would read its parts as inputs",
+            )
 
 
 def _with_integers(table: Any, schema: Schema) -> Any:

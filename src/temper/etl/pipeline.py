@@ -17,7 +17,7 @@ import numpy as np
 from temper.errors import BadFileError, UsageError
 from temper.etl import kernel, kernel_types, vocabulary
 from temper.etl.execute import Buffers, ChainExecutor, Counters, RowsPart, total_bytes
-from temper.etl.inputs import open_sources
+from temper.etl.inputs import check_apart, open_sources
 from temper.etl.operators import Operator
 from temper.etl.output import VOCABULARY, Encoded, Manifest, Output, fingerprint
 from temper.etl.plan import ColumnPlan, chosen, plan_columns, stages
@@ -135,6 +135,7 @@ class Pipeline:
         started = time.perf_counter()
         tell = progress or _silent
         sources = self._open(paths, options)
+        check_apart(sources, output)
         target = Output(output, format, compression, partition_by)
         with target.store.alone(), self.unchanged_on_error():
             return self._run(sources, target, resume, tell, started)
