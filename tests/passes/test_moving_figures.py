@@ -52,6 +52,20 @@ class Pairs(nn.Module):
         return self.top(torch.cat((x, z.index_select(1, self.lower)), 1))
 
 
+class Factors(nn.Module):
+    """A factorization machine and a layer over six tables."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(100, 16) for _ in range(6))
+        self.layer = nn.Linear(6 * 16, 64)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        e = torch.stack([table(ids[:, i]) for i, table in enumerate(self.tables)], 1)
+        pairs = (e.sum(1) ** 2 - (e * e).sum(1)).sum(1, keepdim=True)
+        return self.layer(e.flatten(1)) + pairs
+
+
 class Shuffle(nn.Module):
     """A pixel shuffle between convolutions."""
 
@@ -82,6 +96,9 @@ CASES = {
     "ConvNeXt stage, batch 4": (Stage, lambda: (torch.zeros(4, 3, 112, 112),)),
     "products of pairs, batch 512": (
         Pairs, lambda: (torch.zeros(512, 13), torch.zeros(512, 8, dtype=torch.int64)),
+    ),
+    "factors of six tables, batch 256": (
+        Factors, lambda: (torch.zeros(256, 6, dtype=torch.int64),),
     ),
     "pixel shuffle, 64x64": (Shuffle, lambda: (torch.zeros(1, 3, 64, 64),)),
     "class token, batch 8": (Tokens, lambda: (torch.zeros(8, 3, 112, 112),)),

@@ -8,10 +8,13 @@ import pytest
 import torch
 from test_views import Function, build, moved, run
 from torch import nn
+from torch.nn import functional as F
 
 from temper.compiler.moving import moving_share
+from temper.compiler.pipeline import compile_model
 from temper.cost import estimate
 from temper.formats import pcc
+from temper.targets.virtual.executor import Executor
 
 X = torch.randn(4, 64, 96, generator=torch.Generator().manual_seed(2))
 
@@ -133,3 +136,28 @@ def test_heads_that_are_read_turned_and_upright_are_split_once() -> None:
     assert found["CreateQkvHeads"] == found["ConcatHeads"] == 1
     assert not {"Untilize", "Tilize", "Reshape"} & set(moved(built))
     assert pcc(expected, run(built, x).float()) > 0.999
+
+
+IMAGE = torch.randn(2, 8, 12, 16, generator=torch.Generator().manual_seed(6)).bfloat16().float()
+SPELLINGS = {
+    "unflatten and movedim": lambda x: x.unflatten(3, (4, 4)).movedim(-1, 1).flatten(2) + 1,
+    "chunks the other way round": lambda x: torch.cat(x.chunk(3, 2)[::-1], 2),
+    "fold of unfold": lambda x: F.fold(F.unfold(x, 3, padding=1), (12, 16), 3, padding=1),
+    "rolls": lambda x: x.roll((1, -3), (1, 3)) + x,
+    "every other one, backwards": lambda x: x.flip(1, 3)[..., ::2].permute(3, 0, 2, 1),
+    "places chosen": lambda x: x[:, torch.tensor([0, 3]), :, torch.tensor([1, -1])] * 1,
+    "means added to every pixel": lambda x: (
+        x.permute(2, 3, 0, 1) + x.mean((2, 3))[None, None]
+    ).permute(2, 3, 0, 1),
+    "parts that were changed": lambda x: torch.stack([a * 2 for a in x.unbind(1)], -1).sum(2),
+}
+
+
+@pytest.mark.parametrize("level", [0, 1, 2])
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_odd_spellings_give_what_torch_gives(name: str, level: int) -> None:
+    model = Function(SPELLINGS[name])
+    options = {"optimization_level": level, "compile_cache": False}
+    built = compile_model(model, (IMAGE,), options=options).graphs[0]
+    ours = Executor(built.program, built.weights).run([IMAGE])[0]
+    torch.testing.assert_close(ours, model(IMAGE), rtol=1e-2, atol=2e-2)
