@@ -8,7 +8,8 @@ from temper.chips import get
 from temper.program import Op, Program, TensorSpec
 from temper.program.group_norm_config import group_norm_buffers
 from temper.program.simulate import walk
-from temper.program.stored import map_bytes
+from temper.program.stored import dense_weights, map_bytes
+from temper.program.tensor import Memory
 
 
 @pytest.mark.parametrize(
@@ -71,3 +72,16 @@ def test_buffers_of_a_group_norm_are_ttnn_s(
     if groups == 8 and not affine and shape[2] == 4096:
         wide = TensorSpec(shape, "float32")
         assert group_norm_buffers(wide, groups, affine, get("n150")) == 497_664
+
+
+def test_weights_have_whole_shards_of_channels() -> None:
+    # A depthwise convolution of SegFormer on 7 columns of cores: ttnn stores 189 by 21 tiles.
+    image = TensorSpec((1, 1, 196, 640), memory=Memory("sram", "block", (7, 7), (32, 96)))
+    prepared = TensorSpec((1, 1, 9, 640))
+    values = {"w": TensorSpec((640, 1, 3, 3), layout="row_major"), "p": prepared, "x": image,
+              "y": image}  # fmt: skip
+    prepare = Op("PrepareConvWeight", ("w",), ("p",), {"groups": 640})
+    attrs = {"groups": 640, "in_channels": 640, "out_channels": 640, "kernel": [3, 3]}
+    use = Op("Conv2d", ("x", "p"), ("y",), attrs)
+    program = Program("p", "n150", values, (use,), ("x",), ("y",), {"w": "w"}, const_ops=(prepare,))
+    assert dense_weights(program)["p"].tiles == 189 * 21

@@ -26,9 +26,8 @@ Numbers = NDArray[np.int64]
 
 
 def dense_weights(program: Program) -> dict[str, TensorSpec]:
-    """Weights as ttnn stores them: those of grouped convolutions spread to dense matrices, whole
-    tiles of channels where the image's shards divide the channels, else as many as a shard's row
-    holds, those of group norms as rows."""
+    """Weights as ttnn stores them: those of grouped convolutions spread to dense matrices, with
+    whole shards of channels before and after, those of group norms as rows."""
     found = {}
     for op in (*program.const_ops, *program.ops):
         groups = op.attr("groups") if op.kind == "PrepareConvWeight" else 1
@@ -44,13 +43,14 @@ def dense_weights(program: Program) -> dict[str, TensorSpec]:
         name = op.inputs[1]
         spec = found.get(name, program.spec(name))
         channels, positions = op.attr("in_channels"), math.prod(op.attr("kernel"))
-        memory = program.spec(op.inputs[0]).memory
-        stored = round_up(channels, TILE) if memory.sharding in ("block", "width") else channels
-        if memory.sharding == "height" and memory.shard is not None:
-            stored = max(channels, memory.shard[1])
-        if stored != channels and spec.shape[-2] == positions * channels:
-            shape = (*spec.shape[:-2], positions * stored, spec.shape[-1])
-            found[name] = replace(spec, shape=shape)
+        shard, result = (program.spec(n).memory for n in (op.inputs[0], op.outputs[0]))
+        rows, columns = spec.shape[-2:]
+        if shard.shard is not None and rows == positions * channels:
+            rows = positions * round_up(channels, shard.shard[1])
+        if result.shard is not None and result.sharding in ("block", "width"):
+            columns = round_up(columns, result.shard[1])
+        if (rows, columns) != spec.shape[-2:]:
+            found[name] = replace(spec, shape=(*spec.shape[:-2], rows, columns))
     affine = {n for op in program.ops if op.kind == "GroupNorm" for n in op.inputs[1:]}
     affine -= {n for op in program.ops if op.kind != "GroupNorm" for n in op.inputs}
     return found | {name: as_tile_rows(program.spec(name)) for name in affine}
