@@ -87,3 +87,19 @@ def test_ttnn_joins_parts_that_end_inside_a_tile_as_rows(ttnn_here: Path) -> Non
     found = check(program, find("n150"), options)
     wrong = [v for v in found.verdicts if v.verdict != "accepted"]
     assert not wrong, "\n".join(f"{v.kind} of {v.label}: {v.message}" for v in wrong)
+
+
+def test_ttnn_takes_shared_exponents_that_a_convolution_finds_in_dram(ttnn_here: Path) -> None:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(64, 64, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Conv2d(64, 64, 3, padding=1),
+    )
+    options = resolve({"chip": "n150", "optimization_level": 1, "activation_dtype": "bfloat8_b",
+                       "conv_weight_dtype": "bfloat8_b"})  # fmt: skip
+    x = torch.randn(1, 64, 32, 32, dtype=torch.bfloat16)
+    for program in compile_model(model.to(torch.bfloat16).eval(), (x,), {}, options).programs:
+        found = check(program, find("n150"), options)
+        refused = [v for v in found.verdicts if v.verdict == "refused"]
+        assert not refused, "\n".join(f"{v.kind} of {v.label}: {v.message}" for v in refused)

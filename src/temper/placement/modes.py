@@ -3,7 +3,7 @@
 Without SRAM placement every op has one way, interleaved in DRAM, except windows, which ttnn
 shards by itself. With it each op may also read and write SRAM, interleaved or sharded, as far as
 ttnn's kernels allow: elementwise ops on equal shards, matmuls on shards of their first operand,
-norms on block and width shards, windows on all three schemes.
+norms on block and width shards, windows on all three schemes, joined columns on height shards.
 """
 
 from __future__ import annotations
@@ -38,6 +38,8 @@ Specs = Sequence[TensorSpec]
 _ANY, _DRAM_ONLY, _line = ANY, DRAM_ONLY, line
 
 _ELEMENTWISE = frozenset({"Unary", "BinaryNg", "Typecast"})
+# Rows of shards start at multiples of what the NoC takes at once.
+_TRANSFER_BYTES = 16
 WINDOWS = frozenset({"Conv2d", "ConvTranspose2d", "Pool2d"})
 
 
@@ -83,6 +85,8 @@ def modes(
         found += [replace(m, name=f"table in sram, {m.name}", inputs=(_ANY, SRAM)) for m in found]
     if sram and op.kind in ("Tilize", "Untilize"):
         found += _relayout_modes(inputs[0], outputs[0], chip)
+    if sram and op.kind == "Concat":
+        found += _concat_modes(op, inputs, outputs[0], chip)
     if sram and all(s.layout == "tile" for s in (*inputs, *outputs)):
         if op.kind in _ELEMENTWISE or _view(op, inputs, outputs):
             found += _elementwise_modes(inputs, outputs, chip)
@@ -159,6 +163,28 @@ def _relayout_modes(x: TensorSpec, out: TensorSpec, chip: Chip) -> list[Mode]:
     for memory in dict.fromkeys([*here, *shardings(tiled, chip)]):
         if memory.sharding == "height" and memory.shard is not None and not memory.shard[0] % TILE:
             found.append(Mode(memory.sharding, (memory,), (memory,)))
+    return found
+
+
+def _concat_modes(op: Op, inputs: Specs, out: TensorSpec, chip: Chip) -> list[Mode]:
+    """Columns side by side in height shards of the same rows: whole tiles, or whole transfers."""
+    rows = out.physical_2d[0]
+    tiled = out.layout == "tile"
+    grain = TILE if tiled else round(_TRANSFER_BYTES / out.element_bytes)
+    if op.attr("dim") % len(out.shape) != len(out.shape) - 1:
+        return []
+    if any(s.physical_2d[0] != rows or s.matrix[2] % grain for s in inputs):
+        return []
+    lie = [*(spec.memory for spec in inputs), *(shardings(out, chip) if tiled else [])]
+    found = []
+    for grid, high in dict.fromkeys(
+        (m.grid, m.shard[0]) for m in lie if m.sharding == "height" and m.shard is not None
+    ):
+        need, made = (
+            tuple(Memory("sram", "height", grid, (high, s.physical_2d[1])) for s in specs)
+            for specs in (inputs, (out,))
+        )
+        found.append(Mode("height", need, made))
     return found
 
 

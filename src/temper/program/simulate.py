@@ -21,7 +21,7 @@ from temper.program.conv_config import skips_halo
 from temper.program.op import Op
 from temper.program.program import Program
 from temper.program.stored import dense_weights, reshape_maps
-from temper.program.tensor import TensorSpec, ceil_div, is_view
+from temper.program.tensor import BLOCK_FORMATS, TensorSpec, ceil_div, is_view
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +202,16 @@ def resharded_inside(program: Program, op: Op, window: Op) -> bool:
     """Whether a window brings its operand to its cores by itself, by this move before its halo.
 
     It keeps the cores of an operand that is sharded for it, so shards of another number than the
-    result's must be its own work. A pool takes shards as they are.
+    result's must be its own work. A pool takes shards as they are. For a bias with shared
+    exponents the operand must come in shards: for an interleaved one ttnn lays the bias in rows.
     """
     before, after = program.spec(op.outputs[0]), program.spec(window.outputs[0])
     same = _row_shards(before) == _row_shards(after)
     if op.kind == "Reshard":
         return not same and window.kind != "Pool2d"
-    return not same or program.spec(op.inputs[0]).memory.buffer != "sram"
+    formats = {program.spec(name).format for name in window.inputs[2:]}
+    in_dram = program.spec(op.inputs[0]).memory.buffer != "sram"
+    return not same or (in_dram and not formats & BLOCK_FORMATS)
 
 
 def _row_shards(spec: TensorSpec) -> int:
