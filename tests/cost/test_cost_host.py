@@ -7,10 +7,10 @@ import time
 import pytest
 
 from temper.chips import CHIPS
-from temper.cost import estimate, host
+from temper.cost import estimate, estimate_op, host, model
 from temper.program.op import Op
 from temper.program.program import Program
-from temper.program.tensor import TensorSpec
+from temper.program.tensor import DRAM, SRAM, Memory, TensorSpec
 
 SIZE = 64 * 1024 * 1024
 # Rates in GB/s by page size of tt-metal's buffer benchmark goldens: (chip, to device, page, rate).
@@ -58,5 +58,29 @@ def test_costing_a_variant_takes_microseconds_an_op() -> None:
     start = time.process_time()
     for i in range(40):
         estimate(chain(100, 1024 + 32 * (i % 8), ["LoFi", "HiFi2", "HiFi4"][i % 3]))
-    # A thousand variants of a hundred ops in ten seconds; the bound leaves room for a busy host.
-    assert (time.process_time() - start) / 4000 < 200e-6
+    # A thousand variants of a hundred ops in two seconds; the bound leaves room for a busy host.
+    assert (time.process_time() - start) / 4000 < 60e-6
+
+
+def test_settings_that_bound_each_other_are_timed_once(monkeypatch) -> None:
+    timed = []
+    plain = model._timed
+
+    def counted(work):
+        timed.append(work)
+        return plain(work)
+
+    monkeypatch.setattr(model, "_timed", counted)
+
+    def cost(fmt: str, memory: Memory) -> int:
+        before = len(timed)
+        spec = TensorSpec((1056, 1120), fmt, memory=memory)
+        weight = TensorSpec((1120, 1120), fmt)
+        op = Op("Matmul", ("a", "b"), ("y",), {"fidelity": "HiFi2"})
+        estimate_op(op, [spec, weight], [spec], CHIPS["n150"])
+        return len(timed) - before
+
+    # The op and ttnn's five ways, in four formats and two memories.
+    assert cost("bfloat4_b", SRAM) == 8 * 6
+    assert cost("bfloat8_b", DRAM) == 0
+    assert cost("bfloat16", SRAM) == 0
