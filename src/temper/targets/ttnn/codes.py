@@ -47,6 +47,8 @@ def device_codes(program: Program, op: Op) -> list[str]:
         if inputs[0].format in INTEGER_FORMATS:
             return [op.info.code]
         return ["UnaryDeviceOperation"]
+    if op.kind == "Pad" and inputs[0].layout == "tile" and _same_tiles(inputs[0], outputs[0]):
+        return ["FillPadDeviceOperation"]  # what is added lies in tiles that are there
     if op.kind == "Tilize":
         whole = all(size % 32 == 0 for size in outputs[0].shape[-2:])
         return ["TilizeDeviceOperation" if whole else "TilizeWithValPaddingDeviceOperation"]
@@ -77,6 +79,15 @@ def _reduce_codes(op: Op, x: TensorSpec, cores: int) -> list[str]:
         return ["FastReduceNCDeviceOperation"] * len(outer) + cut + inside
     turned = ["TransposeDeviceOperation", op.info.code, "TransposeDeviceOperation"]
     return inside + turned * len(outer)
+
+
+def _same_tiles(before: TensorSpec, after: TensorSpec) -> bool:
+    (batch, rows, columns), (more, longer, wider) = before.matrix, after.matrix
+    return (
+        batch == more
+        and ceil_div(rows, TILE) == ceil_div(longer, TILE)
+        and (ceil_div(columns, TILE) == ceil_div(wider, TILE))
+    )
 
 
 # Functions of a tensor and a number for which ttnn has a unary kernel.
