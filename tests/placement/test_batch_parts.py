@@ -69,8 +69,11 @@ def _built(model: nn.Module, x: torch.Tensor, **options):
     ).graphs[0]  # fmt: skip
 
 
-def _unplaced(model: nn.Module, x: torch.Tensor):
-    """The program as placement gets it, and the model's weights."""
+def _unplaced(model: nn.Module, x: torch.Tensor, *, means_apart: bool = False):
+    """The program as placement gets it, and the model's weights.
+
+    ``means_apart``: images are averaged by reductions, never by one matrix for the whole batch.
+    """
     given = []
 
     def seen(program, *rest):
@@ -79,6 +82,8 @@ def _unplaced(model: nn.Module, x: torch.Tensor):
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("temper.compiler.pipeline.place_with_report", seen)
+        if means_apart:
+            patch.setattr("temper.lowering.averages._MOST", 0)
         built = _built(model, x)
     return given[0], built.weights
 
@@ -92,7 +97,7 @@ def _image(batch: int, size: int = 16) -> torch.Tensor:
 def test_every_cut_gives_the_same_numbers(name, parts):
     torch.manual_seed(0)
     model, x = (_Cnn(), _image(8)) if name == "cnn" else (_Encoder(), torch.randint(0, 50, (8, 32)))
-    whole, weights = _unplaced(model, x)
+    whole, weights = _unplaced(model, x, means_apart=True)
     wanted = Executor(whole, weights).run([x])
     found = cut_batch(whole, parts)
     assert found is not None
@@ -113,6 +118,16 @@ def test_nothing_is_cut_from_the_op_on_that_looks_at_all_samples():
     kinds = [op.kind for op in whole.ops]
     assert kinds[found.stop] == "Reduce"
     assert all(kind != "Reduce" for kind in kinds[: found.stop])
+
+
+def test_nothing_is_cut_from_the_matrix_on_that_averages_all_images():
+    whole, weights = _unplaced(_Cnn(), x := _image(8))
+    found = cut_batch(whole, 2)
+    assert found is not None
+    assert "average" in whole.ops[found.stop].inputs[0]
+    program = found.build(found.ends()[-1])
+    got, want = (Executor(p, weights).run([x])[0] for p in (program, whole))
+    assert torch.equal(got, want)
 
 
 def test_a_batch_that_is_no_multiple_is_not_cut():
