@@ -129,3 +129,18 @@ def test_an_id_beyond_its_own_table_is_an_error(read: Read) -> None:
     ids[5, 1] = SIZES[1]  # a row of the next table in the joined one
     with pytest.raises(IndexError, match="out of range"):
         Executor(built.program, built.weights).run([x, ids])
+
+
+@pytest.mark.parametrize(("kind", "read"), [(Tables, factorized), (OneTable, side_by_side)])
+def test_tables_whose_zeros_would_fill_the_dram_are_not_widened(
+    kind: type[Tables], read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("temper.passes.join_lookups._SHARE", 1 << 60)  # room for no zeros
+    built, inputs = made(kind(read, 16), 64)
+    tables = [built.program.values[op.inputs[1]] for op in built.program.ops
+              if op.kind == "Embeddings"]  # fmt: skip
+    assert {spec.shape[-1] for spec in tables} == {16}
+    with torch.no_grad():
+        expected = kind(read, 16).bfloat16().float()(inputs[0].float(), inputs[1])
+    ours = Executor(built.program, built.weights).run(list(inputs))[0].float()
+    assert pcc(expected, ours) > 0.999

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from temper import chips
 from temper.graph.captured import Captured
 from temper.graph.fused import concat_heads, lookup_apart, lookup_tables, trim_columns
 from temper.graph.match import add_call, inherit
@@ -34,6 +35,8 @@ _JOINS = (aten.cat.default, aten.stack.default)
 _SQUARES = (aten.mul.Tensor, aten.pow.Tensor_Scalar)
 # Fewer lookups than this are as quick one by one.
 _LEAST = 3
+# Zeros that widen tables to whole tiles may take this part of the DRAM.
+_SHARE = 8
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,17 @@ class LookedUp:
         parts = list(self.join.args[0])
         return parts[: self.first], parts[self.first + self.count :]
 
+    @property
+    def wide(self) -> int:
+        """Columns of a row in whole tiles."""
+        return round_up(self.width, TILE)
+
+    @property
+    def zeros_bytes(self) -> int:
+        """What tables in whole tiles of columns hold beside their own values."""
+        rows = sum(int(table.meta["val"].shape[0]) for table in self.tables)
+        return rows * (self.wide - self.width) * self.join.meta["val"].element_size()
+
 
 @dataclass(frozen=True)
 class LayerBehind:
@@ -78,7 +92,7 @@ class Readers:
 
 def join_lookups(captured: Captured, options: Options) -> int:
     """Every stack or concatenation along the last axis with several lookups in it."""
-    graph = captured.graph
+    graph, chip = captured.graph, chips.get(options["chip"])
     if not any(n.target is aten.embedding.default for n in graph.nodes):
         return 0
     seen = Analysis(graph, set(graph.nodes))
@@ -88,8 +102,12 @@ def join_lookups(captured: Captured, options: Options) -> int:
         found = _joined_tables(captured, node, seen) if node.target in _JOINS else None
         if node.target is aten.embedding.default:
             found = _one_table(captured, node)
-        if found is not None:
-            _write(captured, found)
+        if found is None:
+            continue
+        small = found.zeros_bytes <= chip.dram_total_bytes // _SHARE
+        readers = _readers(found) if small else None
+        if readers is not None or node.target in _JOINS:
+            _write(captured, found, readers)
             hits += 1
     graph.eliminate_dead_code()
     return hits
@@ -214,9 +232,8 @@ def _behind(flat: Node, begin: int, rest: Sequence[Node]) -> list[LayerBehind] |
 # --- writing --------------------------------------------------------------------------------------
 
 
-def _write(captured: Captured, found: LookedUp) -> None:
-    graph, join = captured.graph, found.join
-    readers = _readers(found)
+def _write(captured: Captured, found: LookedUp, readers: Readers | None) -> None:
+    graph, join, wide = captured.graph, found.join, found.wide
     with graph.inserting_before(join):
         ids = write(graph, found.ids, found.steps, join) if found.steps else found.ids
         limits: list[int] = []
@@ -231,7 +248,6 @@ def _write(captured: Captured, found: LookedUp) -> None:
             inherit(rows, join, join.meta["val"].new_empty(shape))
             _replace(captured, found, rows)
             return
-        wide = round_up(found.width, TILE)
         whole = add_call(graph, aten.constant_pad_nd.default, join, whole, [0, wide - found.width])
         apart = graph.call_function(lookup_apart, (ids, whole, limits))
         inherit(apart, join, join.meta["val"].new_empty(found.count, found.samples, wide))
