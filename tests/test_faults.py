@@ -172,7 +172,7 @@ def dispatch_times_2(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_widening(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(model, "_EXTRAPOLATED", 1.0)
+    patch.setattr(model, "EXTRAPOLATED", 1.0)
 
 
 def memory_times_2(patch: pytest.MonkeyPatch) -> None:

@@ -171,7 +171,7 @@ def test_what_does_not_fit_is_named_with_its_cost():
     torch.manual_seed(0)
     whole, _ = _unplaced(_Cnn(), _image(8, 64))
     _, report = place_with_report(
-        whole, chips.get("n150"), 2, {"sram_usage_cap": 0.08, "enable_trace": True}
+        whole, chips.get("n150"), 2, {"sram_usage_cap": 0.03, "enable_trace": True}
     )
     if not report.fallback:
         assert report.short

@@ -210,7 +210,7 @@ def test_bench_and_diff_show_the_same_time_of_one_call(
             compiled(inputs)
         passed = clock.elapsed_ns() - before
     assert found.modelled is not None
-    assert found.modelled.call_ns == pytest.approx(passed, rel=1e-9)  # the device clock's advance
+    assert found.modelled.call_ns == pytest.approx(passed, rel=1e-8)  # the device clock's advance
     profile = open_profile(tmp_path / "run")
     shown = compare(profile, profile)
     # A profile knows graphs and not the model: of one that a call runs thrice it shows one run.

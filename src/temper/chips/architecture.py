@@ -49,6 +49,7 @@ class Architecture:
     row_board: str  # whose record stands for measured rows that name only the architecture
     # Compute. HiFi4 into a float32 Dest can be less exact than HiFi3 on Wormhole (tt-metal 38306).
     exact_fidelity: str
+    sparse_attention: bool  # whether ttnn has kernels for attention over chosen keys
     exp_tile_cycles: float  # exponentials of one tile in softmax; from public kernel measurements
     # Scaling, exponential and sum of one tile of attention's scores, and what a float32 Dest, which
     # holds half as many tiles, adds to it; from measured times of equal work in different blocks.
@@ -105,6 +106,7 @@ GRAYSKULL = Architecture(
     pci_device=0xFACA,
     row_board="e150",
     exact_fidelity="HiFi4",
+    sparse_attention=False,
     exp_tile_cycles=1400.0,
     score_tile_cycles=450.0,
     score_fp32_cycles=200.0,
@@ -133,6 +135,7 @@ WORMHOLE = Architecture(
     pci_device=0x401E,
     row_board="n150",
     exact_fidelity="HiFi3",
+    sparse_attention=False,
     exp_tile_cycles=1400.0,
     score_tile_cycles=450.0,
     score_fp32_cycles=200.0,
@@ -160,6 +163,7 @@ BLACKHOLE = Architecture(
     outruns="n150",
     row_board="p150",
     exact_fidelity="HiFi4",
+    sparse_attention=True,
     exp_tile_cycles=700.0,
     score_tile_cycles=90.0,
     score_fp32_cycles=0.0,

@@ -162,8 +162,8 @@ def sparse_sdpa(
 
 
 def dsa_kernels_available(device: Any = None) -> bool:
-    """Whether the chip has kernels for sparse attention: Blackhole does."""
-    return chips.get(resolve()["chip"]).arch == "blackhole"
+    """Whether the chip has kernels for sparse attention."""
+    return chips.ARCHITECTURES[chips.get(resolve()["chip"]).arch].sparse_attention
 
 
 _PAGED = "Tensor query, Tensor key, Tensor value, Tensor page_table"

@@ -70,7 +70,7 @@ class LookedUp:
     def zeros_bytes(self) -> int:
         """What tables in whole tiles of columns hold beside their own values."""
         rows = sum(int(table.meta["val"].shape[0]) for table in self.tables)
-        return rows * (self.wide - self.width) * self.join.meta["val"].element_size()
+        return rows * (self.wide - self.width) * int(self.join.meta["val"].element_size())
 
 
 @dataclass(frozen=True)
