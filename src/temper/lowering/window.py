@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -27,6 +27,18 @@ def pair(value: Any) -> list[int]:
     """One number or two as two."""
     values = [int(v) for v in (value if isinstance(value, Sequence) else [value])]
     return values * 2 if len(values) == 1 else values
+
+
+@dataclass(frozen=True)
+class _Convolution:
+    """Operands and attributes of a convolution, or of a run of its channels."""
+
+    node: Node
+    flat: Value
+    weight: Value
+    bias: Value | None
+    rows: int  # of the result
+    attrs: dict[str, Any]
 
 
 def conv(
@@ -65,24 +77,15 @@ def conv(
         attrs["output_padding"] = output_padding or [0, 0]
     flat = replace(flat, image=None)
     rows = out_image[0] * out_image[2] * out_image[3]
-    runs = [groups] if transposed else _runs(b, node, flat, weight, bias, rows, attrs)
-    if len(runs) == 1:
-        out = _window(b, node, flat, weight, bias, rows, attrs)
-    else:
-        out = _in_runs(b, node, flat, weight, bias, rows, attrs, runs)
+    whole = _Convolution(node, flat, weight, bias, rows, attrs)
+    runs = [groups] if transposed else _runs(b, whole)
+    out = _window(b, whole) if len(runs) == 1 else _in_runs(b, whole, runs)
     return replace(out, shape=out_image, image=out_image)
 
 
-def _window(
-    b: Builder,
-    node: Node,
-    flat: Value,
-    weight: Value,
-    bias: Value | None,
-    rows: int,
-    attrs: dict[str, Any],
-) -> Value:
+def _window(b: Builder, conv: _Convolution) -> Value:
     """The op and the preparation of its weights."""
+    node, weight, bias, attrs = conv.node, conv.weight, conv.bias, conv.attrs
     transposed = "output_padding" in attrs
     kernel, out_channels = attrs["kernel"], attrs["out_channels"]
     deep, wide = (0, 1) if transposed else (1, 0)
@@ -95,35 +98,28 @@ def _window(
     prepared = _prepare(b, weight, prepared_shape, form, once)
     return b.emit(
         "ConvTranspose2d" if transposed else "Conv2d",
-        [flat, prepared] + ([bias] if bias is not None else []),
-        (1, 1, rows, out_channels),
+        [conv.flat, prepared] + ([bias] if bias is not None else []),
+        (1, 1, conv.rows, out_channels),
         result(node)[1],
         attrs,
         name=node.name,
     )
 
 
-def _runs(
-    b: Builder,
-    node: Node,
-    flat: Value,
-    weight: Value,
-    bias: Value | None,
-    rows: int,
-    attrs: dict[str, Any],
-) -> list[int]:
+def _runs(b: Builder, conv: _Convolution) -> list[int]:
     """Groups of each run of channels that is convolved by itself."""
+    node, weight, bias, attrs = conv.node, conv.weight, conv.bias, conv.attrs
     known = weight.const and (bias is None or bias.const) and b.options["enable_const_eval"]
     if attrs["groups"] == 1 or not b.lazy_layout or not known:
         return [attrs["groups"]]
     dtype = result(node)[1]
     fmt = _weight_format(b, node, weight)
-    x = replace(b.spec(flat), layout="tile")
+    x = replace(b.spec(conv.flat), layout="tile")
     deep = math.prod(attrs["kernel"]) * weight.shape[1]
     given = [x, TensorSpec((1, 1, deep, weight.shape[0]), fmt)]
     if bias is not None:
         given.append(TensorSpec((weight.shape[0],), fmt))
-    out = TensorSpec((1, 1, rows, attrs["out_channels"]), b.format_of(dtype))
+    out = TensorSpec((1, 1, conv.rows, attrs["out_channels"]), b.format_of(dtype))
     computed = {**default_compute("Conv2d", given, [out], b.chip.arch, b.level), **attrs}
     if b.options["math_fidelity"] not in (None, "", "ttnn_default"):
         computed["fidelity"] = b.options["math_fidelity"]
@@ -131,19 +127,10 @@ def _runs(
     return group_runs(b, Op("Conv2d", names, ("y",), computed), given, out)
 
 
-def _in_runs(
-    b: Builder,
-    node: Node,
-    flat: Value,
-    weight: Value,
-    bias: Value | None,
-    rows: int,
-    attrs: dict[str, Any],
-    runs: list[int],
-) -> Value:
+def _in_runs(b: Builder, conv: _Convolution, runs: list[int]) -> Value:
     """One convolution for each run of groups, side by side."""
-    flat = b.in_layout(flat, "tile")
-    dtype = result(node)[1]
+    weight, bias, attrs = conv.weight, conv.bias, conv.attrs
+    flat = b.in_layout(conv.flat, "tile")
     groups, start, parts = attrs["groups"], 0, []
     inside, outside = attrs["in_channels"] // groups, attrs["out_channels"] // groups
     for run in runs:
@@ -153,10 +140,10 @@ def _in_runs(
         w = slice_(b, weight, 0, start * outside, stop * outside, 1, weight.name)
         add = bias and slice_(b, bias, 0, start * outside, stop * outside, 1, bias.name)
         own = {**attrs, "groups": run, "in_channels": run * inside, "out_channels": run * outside}
-        parts.append(_window(b, node, x, w, add, rows, own))
+        parts.append(_window(b, replace(conv, flat=x, weight=w, bias=add, attrs=own)))
         start = stop
-    shape = (1, 1, rows, attrs["out_channels"])
-    return b.emit("Concat", parts, shape, dtype, {"dim": 3}, name=node.name)
+    shape, dtype = (1, 1, conv.rows, attrs["out_channels"]), result(conv.node)[1]
+    return b.emit("Concat", parts, shape, dtype, {"dim": 3}, name=conv.node.name)
 
 
 # Groups of a pointwise convolution that are spread to one matrix; ttnn's convolution does the same
