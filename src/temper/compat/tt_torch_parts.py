@@ -73,10 +73,3 @@ def profile(
     """Run a command under the profiler; the report is in ``results/perf``."""
 
     run_profiled(test_command, output_filename, port)
-
-
-def codegen_only(*_: Any, **__: Any) -> NoReturn:
-    """tt-xla's serialised MLIR."""
-    raise UsageError(
-        "Temper writes no MLIR", try_=["temper emit MODEL -o DIR", "temper.compile(...)"]
-    )

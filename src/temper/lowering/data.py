@@ -15,7 +15,6 @@ from temper.lowering.registry import lowers
 from temper.program.tensor import turned_by_transpose
 
 aten = torch.ops.aten
-_MAX = 2**31 - 1
 
 
 @lowers(operator.getitem)
